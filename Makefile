@@ -1,0 +1,46 @@
+# `make train` and `make test` are all a fresh machine needs: Python >= 3.11 and make.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.ready
+
+.PHONY: help setup train test lint types imports pytest test-learning lock clean
+
+help:            ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
+
+setup: $(STAMP)  ## create .venv and install the pinned, hash-checked dependencies
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "TRIDENT needs Python 3.11 or newer: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+train: $(STAMP)  ## the main job: learn to fly a UAV fleet within its limits, then table, curves and GIF
+	$(BIN)/trident train uav-mec
+
+test: $(STAMP) lint types imports pytest  ## ruff, types, import layers, tests
+
+lint: $(STAMP)   ## ruff
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)  ## pyright
+	$(BIN)/basedpyright --level error
+
+imports: $(STAMP)  ## import layers
+	$(BIN)/lint-imports --no-cache
+
+pytest: $(STAMP)  ## fast tests
+	$(BIN)/python -m pytest
+
+test-learning: $(STAMP)  ## the long tests: minutes of training each
+	$(BIN)/python -m pytest -m "learning or slow"
+
+lock:            ## renew requirements.lock (needs uv)
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --group dev pyproject.toml -o requirements.lock
+
+clean:           ## remove the environment and caches (never runs/ or benchmarks/)
+	rm -rf $(VENV) .ruff_cache .pytest_cache .hypothesis

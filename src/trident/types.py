@@ -1,0 +1,275 @@
+"""The contracts everything stands on, and the one place that names the axes.
+
+Axes: T time, E environments, N agents, K constraints, M modes, P parameters, S global state, O observation.
+Environments and policies are written for ONE environment; the caller vmaps over E and over seeds.
+Reward and the K costs travel together as a stack of 1 + K *signals*, reward first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+Key = Any  # a jax.random key
+EnvState = Any  # an environment's private pytree
+AlgoState = Any  # an algorithm's private pytree
+Metrics = dict[str, Any]  # name -> array
+
+
+# --- what an environment declares -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A bound on the mean cost per step: J_k = E[c_k] <= limit. An indicator cost makes J_k a rate in [0, 1]."""
+
+    name: str
+    limit: float
+    """Bound on the mean cost per step, in `unit`."""
+    scope: Literal["joint", "mean", "max"] = "joint"
+    """joint: one quantity of the team; mean / max: how a per-agent quantity becomes the one signal."""
+    unit: str = "rate"
+    help: str = ""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A domain metric returned by every step, averaged over steps (or, with `per`, a ratio of sums)."""
+
+    name: str
+    better: Literal["higher", "lower", "neither"] = "neither"
+    unit: str = ""
+    per: str | None = None
+    """Name of another metric: the reported value is sum(name) / sum(per)."""
+    help: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class ActionSpec:
+    """Each mode of each agent has its own box; agents are padded to the largest one."""
+
+    low: np.ndarray  # [N, M, P]
+    high: np.ndarray  # [N, M, P]
+    used: np.ndarray  # [N, M, P] bool: parameters a mode does not read carry no log-prob, KL or gradient
+    mode_names: tuple[str, ...] = ()
+    param_names: tuple[str, ...] = ()
+
+    @property
+    def num_modes(self) -> int:
+        return self.low.shape[1]
+
+    @property
+    def num_params(self) -> int:
+        return self.low.shape[2]
+
+
+@dataclass(frozen=True, eq=False)
+class EnvSpec:
+    name: str
+    version: int
+    num_agents: int
+    obs_dim: int
+    state_dim: int
+    action: ActionSpec
+    constraints: tuple[Constraint, ...]
+    horizon: int
+    metrics: tuple[Metric, ...] = ()
+
+    @property
+    def num_constraints(self) -> int:
+        return len(self.constraints)
+
+    @property
+    def limits(self) -> np.ndarray:
+        return np.array([c.limit for c in self.constraints], np.float32)
+
+    def with_limits(self, limits: Mapping[str, float]) -> EnvSpec:
+        known = [c.name for c in self.constraints]
+        for name in limits:
+            if name not in known:
+                raise ValueError(
+                    f"unknown constraint {name!r} of {self.name}; its constraints are: {', '.join(known) or 'none'}"
+                )
+        constraints = tuple(replace(c, limit=float(limits.get(c.name, c.limit))) for c in self.constraints)
+        return replace(self, constraints=constraints)
+
+
+# --- what flows between environment and policy ----------------------------------------------------
+
+
+class HybridAction(NamedTuple):
+    """A mode per agent, and parameters in physical units inside that mode's box (unused ones are zero)."""
+
+    mode: Int[Array, "*batch N"]
+    params: Float[Array, "*batch N P"]
+
+
+class View(NamedTuple):
+    """All that a decentralised policy may see."""
+
+    obs: Float[Array, "*batch N O"]
+    mode_mask: Bool[Array, "*batch N M"]
+    alive: Bool[Array, "*batch N"]
+
+
+class TimeStep(NamedTuple):
+    """What `reset` and `step` return beside the environment's private state.
+
+    `mode_mask` allows at least one mode per agent, the dead included (their action is ignored).
+    `margin` > 0 is safe: a smooth state-wise companion of the cost, for state-wise methods and physics.
+    """
+
+    obs: Float[Array, "*batch N O"]
+    state: Float[Array, "*batch S"]
+    mode_mask: Bool[Array, "*batch N M"]
+    alive: Bool[Array, "*batch N"]
+    reward: Float[Array, "*batch"]
+    cost: Float[Array, "*batch K"]
+    margin: Float[Array, "*batch K"]
+    terminated: Bool[Array, "*batch"]
+    truncated: Bool[Array, "*batch"]
+    metrics: dict[str, Float[Array, "*batch"]]
+
+    @property
+    def view(self) -> View:
+        return View(self.obs, self.mode_mask, self.alive)
+
+
+class Transition(NamedTuple):
+    """One recorded step. `next_*` is what the step really led to: at an episode's end, the final observation."""
+
+    obs: Float[Array, "*batch N O"]
+    state: Float[Array, "*batch S"]
+    mode_mask: Bool[Array, "*batch N M"]
+    alive: Bool[Array, "*batch N"]
+    action: HybridAction  # intended by the policy
+    executed: HybridAction  # after the shield; equal to `action` without one
+    reward: Float[Array, "*batch"]
+    cost: Float[Array, "*batch K"]
+    margin: Float[Array, "*batch K"]
+    terminated: Bool[Array, "*batch"]
+    truncated: Bool[Array, "*batch"]
+    next_obs: Float[Array, "*batch N O"]
+    next_state: Float[Array, "*batch S"]
+    next_mode_mask: Bool[Array, "*batch N M"]
+    next_alive: Bool[Array, "*batch N"]
+    metrics: dict[str, Float[Array, "*batch"]]
+    extras: dict[str, Any]  # what the policy wants to remember, e.g. log-probabilities
+
+    @property
+    def signals(self) -> Float[Array, "*batch 1+K"]:
+        return jnp.concatenate([self.reward[..., None], self.cost], axis=-1)
+
+    @property
+    def view(self) -> View:
+        return View(self.obs, self.mode_mask, self.alive)
+
+    @property
+    def next_view(self) -> View:
+        return View(self.next_obs, self.next_mode_mask, self.next_alive)
+
+
+# --- environments ---------------------------------------------------------------------------------
+
+ScriptedPolicy = Callable[[Key, EnvState], HybridAction]
+Shield = Callable[[EnvState, HybridAction], tuple[HybridAction, Bool[Array, "N"]]]
+
+
+@dataclass(frozen=True)
+class Physics:
+    """Closed-form knowledge of a system, on its *global state array*, so that replayed states and
+    counterfactual actions can be evaluated. Pure, for one environment (callers vmap)."""
+
+    signals: Callable[[Float[Array, "S"], HybridAction], Float[Array, "1+K"]]
+    """Smooth one-step reward and costs; differentiable in the parameters, defined for every mode."""
+    predict: Callable[[Float[Array, "S"], HybridAction], Float[Array, "S"]]
+    """Mean successor state."""
+    nominal: Callable[[Float[Array, "S"]], HybridAction]
+    """What "carry on sensibly" means in a state."""
+
+
+class Env(Protocol):
+    """A pure JAX environment for one instance; callers vmap and jit. `step` never resets by itself."""
+
+    @property
+    def spec(self) -> EnvSpec: ...
+    @property
+    def physics(self) -> Physics | None: ...
+    @property
+    def scripted(self) -> Mapping[str, ScriptedPolicy]: ...
+    @property
+    def shield(self) -> Shield | None: ...
+
+    def reset(self, key: Key) -> tuple[EnvState, TimeStep]: ...
+    def step(self, key: Key, state: EnvState, action: HybridAction) -> tuple[EnvState, TimeStep]: ...
+
+
+# --- algorithms -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DataPlan:
+    """The data an algorithm wants in each round."""
+
+    envs: int
+    """Parallel environments."""
+    steps: int
+    """Steps of each environment per round."""
+    replay: int = 0
+    """Transitions kept for replay; 0 keeps none."""
+
+
+class Data(NamedTuple):
+    """What `update` receives: this round's rollout [T, E, ...], the observation after it, and the replay buffer."""
+
+    rollout: Transition
+    replay: Any  # a replay.Replay, or None
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """Pure functions, built by a factory for one EnvSpec. Never sees an environment, a loop or a logger."""
+
+    name: str
+    plan: DataPlan
+    init: Callable[[Key], AlgoState]
+    act: Callable[[AlgoState, View, Key, bool], tuple[HybridAction, dict[str, Any]]]
+    """(state, view of one environment, key, deterministic) -> (action, extras)"""
+    update: Callable[[AlgoState, Data, Key, Float[Array, ""]], tuple[AlgoState, Metrics]]
+    """(state, data, key, fraction of the run that is over, in [0, 1]) -> (state, metrics)"""
+    prepare: Callable[[AlgoState, Transition, Key], tuple[AlgoState, Metrics]] | None = None
+    """Optional safe start: fit the policy and critics to a scripted policy's rollout before the first round."""
+    config: Any = field(default=None)
+
+
+# --- small helpers on the contracts ---------------------------------------------------------------
+
+
+def encode_params(
+    spec: ActionSpec, mode: Int[Array, "*batch N"], params: Float[Array, "*batch N P"]
+) -> Float[Array, "*batch N P"]:
+    """Physical parameters -> [-1, 1] in the box of their mode; unused ones -> 0."""
+    low, high, used = (_of_mode(a, mode) for a in (spec.low, spec.high, spec.used))
+    scaled = 2.0 * (params - low) / jnp.where(high > low, high - low, 1.0) - 1.0
+    return jnp.where(used, scaled, 0.0)
+
+
+def decode_params(
+    spec: ActionSpec, mode: Int[Array, "*batch N"], unit: Float[Array, "*batch N P"]
+) -> Float[Array, "*batch N P"]:
+    """[-1, 1] -> physical parameters in the box of their mode; unused ones -> 0."""
+    low, high, used = (_of_mode(a, mode) for a in (spec.low, spec.high, spec.used))
+    return jnp.where(used, low + 0.5 * (unit + 1.0) * (high - low), 0.0)
+
+
+def _of_mode(table: np.ndarray, mode: Int[Array, "*batch N"]) -> Array:
+    """table [N, M, P] -> its rows for the chosen modes, [*batch, N, P]."""
+    onehot = jax.nn.one_hot(mode, table.shape[1], dtype=jnp.float32)
+    rows = jnp.einsum("...nm,nmp->...np", onehot, jnp.asarray(table, jnp.float32))
+    return rows > 0.5 if table.dtype == bool else rows
