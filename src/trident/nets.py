@@ -1,0 +1,81 @@
+"""Multi-layer perceptrons as init/apply pairs on plain pytrees: LayerNorm + ReLU hidden layers, linear output.
+
+A *stack* is the same network with a leading axis (agents, constraints): `jax.vmap` of init and apply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from trident.maths.hybrid import HybridDist
+
+Params = Any
+
+
+def mlp_init(key: Any, sizes: Sequence[int], out_scale: float = 1.0) -> Params:
+    """Orthogonal weights (gain sqrt 2 before ReLU, `out_scale` on the output layer), zero biases."""
+    keys = jax.random.split(key, len(sizes) - 1)
+    layers = []
+    for i, k in enumerate(keys):
+        last = i == len(keys) - 1
+        init = jax.nn.initializers.orthogonal(out_scale if last else 2.0**0.5)
+        layer = {"w": init(k, (sizes[i], sizes[i + 1]), jnp.float32), "b": jnp.zeros(sizes[i + 1])}
+        if not last:
+            layer |= {"scale": jnp.ones(sizes[i + 1]), "shift": jnp.zeros(sizes[i + 1])}
+        layers.append(layer)
+    return layers
+
+
+def mlp_apply(params: Params, x: Float[Array, "*batch I"]) -> Float[Array, "*batch O"]:
+    for layer in params[:-1]:
+        x = x @ layer["w"] + layer["b"]
+        x = jax.nn.relu(_layer_norm(x) * layer["scale"] + layer["shift"])
+    return x @ params[-1]["w"] + params[-1]["b"]
+
+
+def _layer_norm(x: Float[Array, "*batch H"]) -> Float[Array, "*batch H"]:
+    centred = x - jnp.mean(x, axis=-1, keepdims=True)
+    return centred * jax.lax.rsqrt(jnp.mean(centred**2, axis=-1, keepdims=True) + 1e-5)
+
+
+def actor_init(
+    key: Any, obs_dim: int, hidden: Sequence[int], num_modes: int, num_params: int, log_std: float
+) -> Params:
+    """One agent's hybrid actor: a trunk, then logits and one Gaussian mean per mode; log-std is free of the input.
+
+    The last layer starts at 1 % scale, so that the first policy is uniform over modes and centred in every box.
+    """
+    out = num_modes + num_modes * num_params
+    return {
+        "trunk": mlp_init(key, [obs_dim, *hidden, out], out_scale=0.01),
+        "log_std": jnp.full((num_modes, num_params), log_std),
+    }
+
+
+def actor_apply(params: Params, obs: Float[Array, "*batch O"]) -> HybridDist:
+    num_modes, num_params = params["log_std"].shape
+    out = mlp_apply(params["trunk"], obs)
+    mean = out[..., num_modes:].reshape(*out.shape[:-1], num_modes, num_params)
+    log_std = jnp.clip(params["log_std"], -4.0, 1.0)
+    return HybridDist(out[..., :num_modes], mean, jnp.broadcast_to(log_std, mean.shape))
+
+
+def actors_init(key: Any, num_agents: int, *args: Any) -> Params:
+    """Separate parameters per agent, stacked on a leading agent axis."""
+    return jax.vmap(lambda k: actor_init(k, *args))(jax.random.split(key, num_agents))
+
+
+def actors_apply(params: Params, obs: Float[Array, "*batch N O"]) -> HybridDist:
+    """Stacked actors on stacked observations; the agent axis of the result stands where it stood in `obs`."""
+    axis = obs.ndim - 2
+    dist = jax.vmap(actor_apply, in_axes=(0, axis), out_axes=0)(params, obs)
+    return jax.tree.map(lambda x: jnp.moveaxis(x, 0, axis), dist)
+
+
+def count(params: Params) -> int:
+    return sum(x.size for x in jax.tree.leaves(params))

@@ -1,0 +1,64 @@
+"""A circular buffer of transitions, as one pytree.
+
+Blocks of equal size are written at a position derived from the round number, which is the same for all seeds:
+under `vmap` over seeds the write stays a contiguous slice instead of becoming a scatter.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+from trident.errors import TridentError
+from trident.types import Transition
+
+
+class Replay(NamedTuple):
+    data: Any  # a Transition without metrics and extras, [capacity, ...]
+    size: Int[Array, ""]
+
+
+def block_of(rollout: Transition) -> Transition:
+    """[T, E, ...] -> [T * E, ...], without what only the logger or the on-policy learner reads."""
+    kept = rollout._replace(metrics={}, extras={})
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), kept)
+
+
+def create(example: Transition, capacity: int) -> Replay:
+    """`example` is one round's block (shapes suffice); capacity is rounded down to whole blocks, at least one."""
+    block = jax.tree.leaves(example)[0].shape[0]
+    capacity = max(capacity // block, 1) * block
+    data = jax.tree.map(lambda x: jnp.zeros((capacity, *x.shape[1:]), x.dtype), example)
+    return Replay(data, jnp.int32(0))
+
+
+def insert(replay: Replay, block: Transition, round_index: Int[Array, ""]) -> Replay:
+    capacity, size = _rows(replay.data), _rows(block)
+    at = (round_index * size) % capacity
+    data = jax.tree.map(
+        lambda old, new: jax.lax.dynamic_update_slice_in_dim(old, new, at, axis=0), replay.data, block
+    )
+    return Replay(data, jnp.minimum(replay.size + size, capacity))
+
+
+def sample(replay: Replay, key: Any, count: int) -> Transition:
+    rows = jax.random.randint(key, (count,), 0, jnp.maximum(replay.size, 1))
+    return jax.tree.map(lambda x: x[rows], replay.data)
+
+
+def check_memory(example: Any, capacity: int, seeds: int, available_bytes: int) -> None:
+    """Refuse a buffer that cannot fit before anything is compiled."""
+    row = sum(x.dtype.itemsize * int(x.size // x.shape[0]) for x in jax.tree.leaves(example))
+    need = row * capacity * seeds
+    if need > 0.6 * available_bytes:
+        raise TridentError(
+            f"a replay buffer of {capacity:,} transitions x {seeds} seeds needs {need / 2**30:.1f} GiB, but only "
+            f"{available_bytes / 2**30:.1f} GiB are free: lower --algo.replay or --seeds"
+        )
+
+
+def _rows(tree: Any) -> int:
+    return jax.tree.leaves(tree)[0].shape[0]

@@ -1,0 +1,106 @@
+"""THE loop: one round is rollout -> replay -> update, one compiled program for every algorithm and every seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from trident import replay as replays
+from trident.rollout import Actors, Policy, rollout, start
+from trident.types import Algorithm, AlgoState, Data, Env, Key, Metrics, Transition
+
+
+class RunState(NamedTuple):
+    """Everything one seed of a run is. With a leading axis: all its seeds."""
+
+    algo: AlgoState
+    actors: Actors
+    replay: Any
+    key: Key
+    diverged: Any  # bool: frozen at its last good state
+
+
+class Program(NamedTuple):
+    init: Callable[[Key], RunState]
+    round: Callable[[RunState, Any], tuple[RunState, Metrics]]
+    """(state, round index) -> (state, metrics)"""
+
+
+def policy_of(env: Env, algorithm: Algorithm, state: AlgoState, deterministic: bool = False) -> Policy:
+    """A learned policy sees only its view; a scripted one belongs to its environment and sees the private state."""
+    if algorithm.name in env.scripted:
+        scripted = env.scripted[algorithm.name]
+        return lambda key, env_state, _: (scripted(key, env_state), {})
+    return lambda key, _, step: algorithm.act(state, step.view, key, deterministic)
+
+
+def program(env: Env, algorithm: Algorithm, total_rounds: int, shielded: bool = False) -> Program:
+    """The pure functions of one seed's run; the caller vmaps them over seeds and jits them."""
+    plan = algorithm.plan
+
+    def init(key: Key) -> RunState:
+        algo_key, env_key, run_key = jax.random.split(key, 3)
+        algo, actors = algorithm.init(algo_key), start(env, env_key, plan.envs)
+        replay = None
+        if plan.replay:
+            example = jax.eval_shape(lambda: replays.block_of(collect(algo, actors, key)[1]))
+            replay = replays.create(example, plan.replay)
+        return RunState(algo, actors, replay, run_key, jnp.bool_(False))
+
+    def collect(algo: AlgoState, actors: Actors, key: Key) -> tuple[Actors, Transition]:
+        return rollout(env, policy_of(env, algorithm, algo), key, actors, plan.steps, shielded)
+
+    def round_(state: RunState, index: Any) -> tuple[RunState, Metrics]:
+        roll_key, update_key = jax.random.split(jax.random.fold_in(state.key, index))
+        actors, data = collect(state.algo, state.actors, roll_key)
+        replay = state.replay
+        if plan.replay:
+            replay = replays.insert(replay, replays.block_of(data), index)
+        fraction = jnp.minimum(index / max(total_rounds - 1, 1), 1.0)
+        algo, metrics = algorithm.update(state.algo, Data(data, replay), update_key, fraction)
+        fresh = RunState(algo, actors, replay, state.key, state.diverged)
+        return _freeze_if_bad(state, fresh, _rollout_metrics(data) | metrics, data)
+
+    return Program(init, round_)
+
+
+def _rollout_metrics(data: Transition) -> Metrics:
+    """Means over the round's steps; the environment's metrics as sums would be, divided by the number of steps."""
+    metrics = {"reward": jnp.mean(data.reward), "cost": jnp.mean(data.cost, axis=(0, 1))}
+    metrics |= {f"metric/{k}": jnp.mean(v) for k, v in data.metrics.items()}
+    if "shielded" in data.extras:
+        metrics["shielded"] = jnp.mean(data.extras["shielded"], dtype=jnp.float32)
+    alive = data.alive.astype(jnp.float32)
+    onehot = jax.nn.one_hot(data.action.mode, data.mode_mask.shape[-1])
+    metrics["modes"] = jnp.sum(onehot * alive[..., None], axis=(0, 1, 2)) / jnp.maximum(jnp.sum(alive), 1.0)
+    return metrics
+
+
+def _freeze_if_bad(old: RunState, new: RunState, metrics: Metrics, data: Transition) -> tuple[RunState, Metrics]:
+    """A seed whose numbers are no longer finite stays at its last good state while its siblings go on.
+
+    `bad/<quantity>` says where the first non-finite number was seen.
+    """
+    seen = {
+        "observation": (data.obs, data.state, data.next_obs, data.next_state),
+        "action": data.action,
+        "reward": data.reward,
+        "cost": data.cost,
+        "parameters": new.algo,
+    }
+    bad = {f"bad/{name}": ~_finite(tree) for name, tree in seen.items()}
+    bad |= {f"bad/{name}": ~_finite(value) for name, value in metrics.items() if name not in ("reward", "cost")}
+    diverged = old.diverged | jnp.any(jnp.stack(list(bad.values())))
+    # The replay buffer is not selected (that would copy it every round); a frozen seed never reads it again.
+    keep = jax.tree.map(
+        lambda o, n: jnp.where(diverged, o, n), old._replace(replay=None), new._replace(replay=None)
+    )
+    return keep._replace(replay=new.replay, diverged=diverged), metrics | bad
+
+
+def _finite(tree: Any) -> Any:
+    leaves = [x for x in jax.tree.leaves(tree) if jnp.issubdtype(jnp.asarray(x).dtype, jnp.floating)]
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in leaves])) if leaves else jnp.bool_(True)

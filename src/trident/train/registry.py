@@ -1,0 +1,87 @@
+"""Every environment and every algorithm preset by name, one line of help each."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from trident.envs.probes import PROBES
+from trident.errors import TridentError
+from trident.train.tuned import TUNED
+from trident.types import Algorithm, DataPlan, Env, EnvSpec, Physics
+
+
+@dataclass(frozen=True)
+class EnvEntry:
+    help: str
+    make: Callable[[], Env]
+
+
+@dataclass(frozen=True)
+class Preset:
+    """An algorithm by name: a factory and the config it starts from (a preset is a few config fields, not a copy)."""
+
+    help: str
+    make: Callable[[Any, EnvSpec, Physics | None], Algorithm]
+    config: Any
+
+
+ENVS: dict[str, EnvEntry] = {
+    name: EnvEntry((make.__doc__ or name).splitlines()[0], make) for name, make in PROBES.items()
+}
+
+ALGORITHMS: dict[str, Preset] = {}
+
+
+@dataclass(frozen=True)
+class ScriptedConfig:
+    """A scripted policy learns nothing: only the amount of data per round can be set."""
+
+    envs: int = 64
+    """Parallel environments."""
+    steps: int = 50
+    """Steps of each environment per round."""
+
+
+def make_env(name: str) -> Env:
+    if name not in ENVS:
+        raise TridentError(_unknown("environment", name, ENVS))
+    return ENVS[name].make()
+
+
+def default_config(algo: str, env: Env) -> Any:
+    """The preset's config with the values tuned for this environment (see tuned.py)."""
+    if algo in env.scripted:
+        return ScriptedConfig()
+    if algo not in ALGORITHMS:
+        raise TridentError(_unknown("algorithm", algo, [*ALGORITHMS, *env.scripted]))
+    tuned = TUNED.get((algo, env.spec.name), {})
+    return replace(ALGORITHMS[algo].config, **tuned)
+
+
+def make_algorithm(algo: str, env: Env, spec: EnvSpec | None = None, config: Any = None) -> Algorithm:
+    """`spec` may carry other limits than the environment's own (EnvSpec.with_limits)."""
+    config = default_config(algo, env) if config is None else config
+    spec = env.spec if spec is None else spec
+    if algo in env.scripted:
+        return Algorithm(
+            name=algo,
+            plan=DataPlan(config.envs, config.steps),
+            init=lambda key: (),
+            act=_never_acts,
+            update=lambda state, data, key, fraction: (state, {}),
+            config=config,
+        )
+    return replace(ALGORITHMS[algo].make(config, spec, env.physics), name=algo)
+
+
+def _never_acts(*_: Any) -> Any:
+    raise TypeError("a scripted policy acts through its environment (train.loop.policy_of)")
+
+
+def _unknown(kind: str, name: str, known: Any) -> str:
+    near = difflib.get_close_matches(name, list(known), n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return f"unknown {kind} {name!r}: {hint}`trident list` shows all of them"
