@@ -12,7 +12,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from trident.maths import hybrid
 from trident.maths.hybrid import HybridDist
+from trident.types import ActionSpec, HybridAction, View, decode_params
 
 Params = Any
 
@@ -75,6 +77,20 @@ def actors_apply(params: Params, obs: Float[Array, "*batch N O"]) -> HybridDist:
     axis = obs.ndim - 2
     dist = jax.vmap(actor_apply, in_axes=(0, axis), out_axes=0)(params, obs)
     return jax.tree.map(lambda x: jnp.moveaxis(x, 0, axis), dist)
+
+
+def act(
+    params: Params, spec: ActionSpec, view: View, key: Any, deterministic: bool
+) -> tuple[HybridAction, dict[str, Any]]:
+    """Stacked actors choose for one environment; extras hold what an on-policy learner needs, per agent."""
+    dist, used = actors_apply(params, view.obs), jnp.asarray(spec.used)
+    if deterministic:
+        mode, raw = hybrid.most_likely(dist, view.mode_mask, used)
+    else:
+        mode, raw = hybrid.sample(key, dist, view.mode_mask, used)
+    log_prob = hybrid.log_prob(dist, view.mode_mask, used, mode, raw)
+    action = HybridAction(mode, decode_params(spec, mode, jnp.tanh(raw)))
+    return action, {"raw": raw, "log_prob": log_prob}
 
 
 def count(params: Params) -> int:

@@ -1,0 +1,207 @@
+"""PIRC: critics that are a frozen closed-form physics value plus a learned residual, for the reward and every cost.
+
+    Q_j(s, a) = Q_phys,j(s, a) + u_j Q_res,j(s, a),           j = 0 (reward), 1..K (costs)
+    Q_phys,j  = now_j + gamma / (1 - gamma) (k_j later_j + l_j)
+    now       = signals(s, a),      later = signals(s', nominal(s')),   s' = predict(s, a)
+
+The closed form of one step is exact about the action's immediate effect; what follows is valued as if the system
+carried on sensibly from the predicted successor. k_j and l_j are fitted once, by least squares on the first data,
+then frozen; u_j is the spread of the returns, so that the networks regress numbers of order one. Without physics
+now = later = 0 and only the level l_j remains. One-step TD on the sum, target networks, replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int
+
+from trident.nets import mlp_apply, mlp_init
+from trident.types import ActionSpec, HybridAction, Physics, Transition, encode_params
+
+
+class PhysicsFit(NamedTuple):
+    """Frozen after the first data; [1 + K] each."""
+
+    scale: Float[Array, "J"]
+    level: Float[Array, "J"]
+    unit: Float[Array, "J"]
+
+
+class Critics(NamedTuple):
+    reward: Any
+    cost: Any  # stacked over K; None without constraints
+
+
+class CriticBatch(NamedTuple):
+    """Rows for TD: inputs, physics values and signals; everything but the target networks' output."""
+
+    x: Float[Array, "*batch X"]
+    q_phys: Float[Array, "*batch J"]
+    signals: Float[Array, "*batch J"]
+    next_x: Float[Array, "*batch X"]
+    next_q_phys: Float[Array, "*batch J"]
+    terminated: Bool[Array, "*batch"]
+
+
+def init(key: Any, input_dim: int, num_constraints: int, hidden: Sequence[int], cost_hidden: Sequence[int]) -> Critics:
+    """The last layers start at 1 % scale: the first critic is the physics."""
+    reward_key, cost_key = jax.random.split(key)
+    reward = mlp_init(reward_key, [input_dim, *hidden, 1], out_scale=0.01)
+    keys = jax.random.split(cost_key, max(num_constraints, 1))
+    cost = jax.vmap(lambda k: mlp_init(k, [input_dim, *cost_hidden, 1], out_scale=0.01))(keys)
+    return Critics(reward, cost if num_constraints else None)
+
+
+def residual(critics: Critics, x: Float[Array, "*batch X"]) -> Float[Array, "*batch J"]:
+    """Q_res / u for the reward and all costs."""
+    reward = mlp_apply(critics.reward, x)
+    if critics.cost is None:
+        return reward
+    cost = jax.vmap(mlp_apply, in_axes=(0, None), out_axes=-1)(critics.cost, x)[..., 0, :]
+    return jnp.concatenate([reward, cost], axis=-1)
+
+
+def encode_action(
+    spec: ActionSpec, mode: Int[Array, "*batch N"], params: Float[Array, "*batch N P"]
+) -> Float[Array, "*batch N M+P"]:
+    """One-hot mode and parameters in [-1, 1], per agent."""
+    return jnp.concatenate([jax.nn.one_hot(mode, spec.num_modes), encode_params(spec, mode, params)], axis=-1)
+
+
+def critic_input(
+    state: Float[Array, "*batch S"], obs: Float[Array, "*batch N O"], encoded: Float[Array, "*batch N A"]
+) -> Float[Array, "*batch X"]:
+    """Central critics see the global state, what every agent sees, and what every agent does."""
+    flat = [state, obs.reshape(*obs.shape[:-2], -1), encoded.reshape(*encoded.shape[:-2], -1)]
+    return jnp.concatenate(flat, axis=-1)
+
+
+# --- the closed form ------------------------------------------------------------------------------
+
+
+def physics_parts(
+    physics: Physics | None, num_signals: int, state: Float[Array, "S"], action: HybridAction
+) -> tuple[Float[Array, "J"], Float[Array, "J"]]:
+    """(now, later) of one state and joint action; zeros without physics."""
+    if physics is None:
+        return jnp.zeros(num_signals), jnp.zeros(num_signals)
+    successor = physics.predict(state, action)
+    return physics.signals(state, action), physics.signals(successor, physics.nominal(successor))
+
+
+def q_phys(
+    fit: PhysicsFit, now: Float[Array, "*batch J"], later: Float[Array, "*batch J"], discount: float
+) -> Float[Array, "*batch J"]:
+    return now + discount / (1.0 - discount) * (fit.scale * later + fit.level)
+
+
+def discounted_tail(
+    signals: Float[Array, "T E J"], ended: Bool[Array, "T E"], discount: float
+) -> tuple[Float[Array, "T E J"], Float[Array, "T E"]]:
+    """Discounted sums to the end of the rollout or episode, and the discounted number of *future* steps in them."""
+
+    def back(carry: Any, row: Any) -> Any:
+        total, weight = carry
+        signal, over = row
+        live = jnp.where(over, 0.0, discount)
+        total = signal + live[:, None] * total
+        weight = live * (1.0 + weight)
+        return (total, weight), (total, weight)
+
+    start = (jnp.zeros_like(signals[0]), jnp.zeros_like(signals[0, :, 0]))
+    _, (total, weight) = jax.lax.scan(back, start, (signals, ended), reverse=True)
+    return total, weight
+
+
+def fit_physics(
+    signals: Float[Array, "T E J"],
+    ended: Bool[Array, "T E"],
+    now: Float[Array, "T E J"],
+    later: Float[Array, "T E J"],
+    discount: float,
+) -> PhysicsFit:
+    """Least squares of (return - now) on (w later, w), w the discounted number of future steps in the return:
+    rollouts end before their returns do, and the fit must not mistake that for a small scale."""
+    total, weight = discounted_tail(signals, ended, discount)
+    flat = lambda x: x.reshape(-1, x.shape[-1])  # noqa: E731
+    target, feature, w = flat(total - now), flat(later) * weight.reshape(-1, 1), weight.reshape(-1, 1)
+    a, b, c = jnp.sum(feature**2, 0), jnp.sum(feature * w, 0), jnp.sum(w**2)
+    ya, yb = jnp.sum(target * feature, 0), jnp.sum(target * w, 0)
+    det = a * c - b**2
+    solvable = det > 1e-6 * a * c + 1e-12
+    scale = jnp.where(solvable, (c * ya - b * yb) / jnp.where(solvable, det, 1.0), 0.0)
+    scale = jnp.clip(scale, 0.0, 1.0)
+    level = (yb - scale * b) / jnp.maximum(c, 1e-6)
+    # The spread of whole returns, estimated from rewards per step; never below what one rare event is worth.
+    spread = jnp.std(flat(total)[: flat(total).shape[0] // 2], axis=0)
+    return PhysicsFit(scale, level, jnp.maximum(spread, 0.1))
+
+
+def r2_phys(
+    fit: PhysicsFit,
+    signals: Float[Array, "T E J"],
+    ended: Bool[Array, "T E"],
+    now: Float[Array, "T E J"],
+    later: Float[Array, "T E J"],
+    discount: float,
+) -> Float[Array, "J"]:
+    """1 - Var[G - Q_phys] / Var[G] on the first half of the rollout, G and Q_phys cut at the same horizon."""
+    total, weight = discounted_tail(signals, ended, discount)
+    predicted = now + weight[..., None] * (fit.scale * later + fit.level)
+    half = max(signals.shape[0] // 2, 1)
+    error, total = (total - predicted)[:half], total[:half]
+    return 1.0 - jnp.var(error, axis=(0, 1)) / jnp.maximum(jnp.var(total, axis=(0, 1)), 1e-8)
+
+
+# --- learning -------------------------------------------------------------------------------------
+
+
+def td_targets(target: Critics, fit: PhysicsFit, batch: CriticBatch, discount: float) -> Float[Array, "*batch J"]:
+    """y = signal + gamma (1 - terminated) (Q_phys(s', a') + u Q_res'(s', a'))."""
+    following = batch.next_q_phys + fit.unit * residual(target, batch.next_x)
+    return batch.signals + discount * jnp.where(batch.terminated[..., None], 0.0, following)
+
+
+def td_step(
+    critics: Critics, target: Critics, opt: Any, adam: Any, fit: PhysicsFit, batch: CriticBatch,
+    discount: float, rate: float,
+) -> tuple[Critics, Critics, Any, Float[Array, "J"]]:  # fmt: skip
+    """One minibatch: mean squared TD error of the sum, in units u; then the target networks follow at `rate`."""
+    y = td_targets(target, fit, batch, discount)
+    goal = jax.lax.stop_gradient((y - batch.q_phys) / fit.unit)
+
+    def loss(c: Critics) -> tuple[Any, Any]:
+        error = residual(c, batch.x) - goal
+        return jnp.mean(jnp.sum(error**2, axis=-1)), jnp.mean(error**2, axis=tuple(range(error.ndim - 1)))
+
+    grads, per_signal = jax.grad(loss, has_aux=True)(critics)
+    updates, opt = adam.update(grads, opt, critics)
+    critics = optax.apply_updates(critics, updates)
+    target = jax.tree.map(lambda t, c: t + rate * (c - t), target, critics)
+    return critics, target, opt, per_signal
+
+
+def batch_of(
+    rows: Transition,
+    next_action: HybridAction,
+    spec: ActionSpec,
+    physics: Physics | None,
+    fit: PhysicsFit,
+    discount: float,
+) -> CriticBatch:
+    """Everything of a TD minibatch that does not depend on the networks, for any number of rows [B, ...] at once."""
+    signals = rows.signals
+    parts = jax.vmap(lambda s, a: physics_parts(physics, signals.shape[-1], s, a))
+    return CriticBatch(
+        x=critic_input(rows.state, rows.obs, encode_action(spec, *rows.executed)),
+        q_phys=q_phys(fit, *parts(rows.state, rows.executed), discount),
+        signals=signals,
+        next_x=critic_input(rows.next_state, rows.next_obs, encode_action(spec, *next_action)),
+        next_q_phys=q_phys(fit, *parts(rows.next_state, next_action), discount),
+        terminated=rows.terminated,
+    )
