@@ -1,0 +1,389 @@
+"""Multi-UAV mobile-edge computing: where to fly, where to compute, how much to offload, within two limits.
+
+Each of N UAVs chooses in every slot a mode (local, fog 1, ..., fog F) and parameters (velocity, offload ratio).
+A slot: the UAVs fly, users and hotspots move, users are associated with UAVs, tasks are drawn and served.
+Tasks are drawn inside the step, so a policy knows only their distribution.
+
+    reward = -(sum of the users' latencies) - w_E (sum of the UAVs' energies) - penalty [coverage too low]
+
+Costs: `energy`, the share of UAVs that spent more than E_max in the slot; `coverage`, whether fewer than Cov_min
+of the users were covered (not charged during the deployment grace); optionally `separation`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from trident.envs import uav_mec_scripted
+from trident.envs.uav_mec_config import UavMecConfig, lattice
+from trident.envs.uav_mec_model import (
+    Draws,
+    MecState,
+    Service,
+    backhaul_efficiency,
+    connect,
+    distances,
+    fly,
+    move_users,
+    per_member,
+    reflect,
+    serve,
+    speed_of,
+    velocity_of,
+)
+from trident.envs.uav_mec_physics import build_physics, pack
+from trident.types import ActionSpec, Constraint, EnvSpec, HybridAction, Key, Metric, TimeStep
+
+# --- config ---------------------------------------------------------------------------------------
+
+VARIANTS: dict[str, UavMecConfig] = {
+    "uav-mec": UavMecConfig(),
+    "uav-mec-easy": UavMecConfig(energy_max=95.0, coverage_min=0.4, hotspot_speed=1.5, start="covering"),
+    "uav-mec-hard": UavMecConfig(energy_max=80.0, coverage_min=0.6, hotspot_speed=8.0),
+    "uav-mec-n8": UavMecConfig(num_uavs=8),
+    "uav-mec-n16": UavMecConfig(num_uavs=16),
+    "uav-mec-n32": UavMecConfig(num_uavs=32),
+    "uav-mec-polar": UavMecConfig(flight="polar"),
+    "uav-mec-parallel": UavMecConfig(execution="parallel"),
+    "uav-mec-separation": UavMecConfig(separation=True),
+    "uav-mec-suburban": UavMecConfig(channel="suburban"),
+    "uav-mec-dense-urban": UavMecConfig(channel="dense-urban"),
+    "uav-mec-3gpp": UavMecConfig(channel="umi-av"),
+}
+"""Named scenarios. `uav-mec` is version 1 and frozen; results on it stay comparable."""
+
+SECTORS = 8
+
+
+def action_spec(config: UavMecConfig) -> ActionSpec:
+    n, modes = config.num_uavs, config.num_fogs + 1
+    if config.flight == "polar":
+        low, high, names = (0.0, -np.pi, 0.0), (config.max_speed, np.pi, 1.0), ("speed", "heading", "ratio")
+    else:
+        low, high, names = (-1.0, -1.0, 0.0), (1.0, 1.0, 1.0), ("vx", "vy", "ratio")
+    used = np.ones((n, modes, 3), bool)
+    used[:, 0, 2] = False  # local computing offloads nothing
+    return ActionSpec(
+        low=np.broadcast_to(np.array(low, np.float32), (n, modes, 3)).copy(),
+        high=np.broadcast_to(np.array(high, np.float32), (n, modes, 3)).copy(),
+        used=used,
+        mode_names=mode_names(config),
+        param_names=names,
+    )
+
+
+def mode_names(config: UavMecConfig) -> tuple[str, ...]:
+    return ("local", *(f"fog{f + 1}" for f in range(config.num_fogs)))
+
+
+def constraints(config: UavMecConfig) -> tuple[Constraint, ...]:
+    c = config
+    energy = Constraint("energy", c.energy_limit, "mean", help=f"share of UAV-slots above {c.energy_max:g} J")
+    coverage = Constraint(
+        "coverage", c.coverage_limit, "joint", help=f"share of slots with fewer than {c.needed} users covered"
+    )
+    apart = Constraint(
+        "separation", c.separation_limit, "mean", help=f"share of UAV-slots within {c.separation_min:g} m of another"
+    )
+    return (energy, coverage, apart) if c.separation else (energy, coverage)
+
+
+def metrics(config: UavMecConfig) -> tuple[Metric, ...]:
+    rows = [
+        Metric("reward", "higher", help="team reward of a slot"),
+        Metric("exec", "lower", "s", help="sum of the users' latencies in a slot"),
+        Metric("energy", "lower", "J", help="energy of a UAV in a slot"),
+        Metric("throughput", "higher", "Mbit/s", help="Mbit finished within the deadline / exec"),
+        Metric("ev", "lower", "rate", help="E.V.: share of UAV-slots above E_max"),
+        Metric("cv", "lower", "rate", per="charged", help="C.V.: share of slots below Cov_min, after the grace"),
+        Metric("cv_all", "lower", "rate", help="share of all slots below Cov_min"),
+        Metric("charged", help="1 on slots after the deployment grace"),
+        Metric("covered", "higher", "share", help="share of the users that are covered"),
+        Metric("served", "higher", "share", help="share of the users that have a UAV"),
+        Metric("speed", "neither", "m/s", help="mean speed"),
+    ]
+    rows += [Metric(name, help=f"share of UAV-slots in mode {name}") for name in mode_names(config)]
+    if config.separation:
+        rows.append(Metric("sv", "lower", "rate", help="share of UAV-slots too near another UAV"))
+    return tuple(rows)
+
+
+# --- reset ----------------------------------------------------------------------------------------
+
+
+def start_places(config: UavMecConfig, key: Key, hot: Float[Array, "H 2"]) -> Float[Array, "N 2"]:
+    n, side = config.num_uavs, config.area
+    if config.start == "uniform":
+        return jax.random.uniform(key, (n, 2), maxval=side)
+    if config.start == "grid":
+        return jnp.asarray(lattice(n) * side, jnp.float32)
+    if config.start == "covering":
+        return jnp.resize(hot, (n, 2))
+    angle = 2.0 * np.pi * np.arange(n) / n
+    ring = 0.05 * side * np.stack([np.cos(angle), np.sin(angle)], 1)
+    return jnp.asarray(0.5 * side + ring, jnp.float32)
+
+
+def initial_state(config: UavMecConfig, key: Key) -> MecState:
+    c = config
+    k_hot, k_turn, k_user, k_vel, k_uav = jax.random.split(key, 5)
+    hot = jax.random.uniform(k_hot, (c.num_hotspots, 2), minval=c.hotspot_border, maxval=c.area - c.hotspot_border)
+    turn = jax.random.uniform(k_turn, (c.num_hotspots,), maxval=2.0 * np.pi)
+    hot_vel = c.hotspot_speed * jnp.stack([jnp.cos(turn), jnp.sin(turn)], -1)
+    k_member, k_free = jax.random.split(k_user)
+    member = per_member(c, hot) + c.hotspot_spread * jax.random.normal(k_member, (c.members, 2))
+    free = jax.random.uniform(k_free, (c.num_users - c.members, 2), maxval=c.area)
+    user_vel = c.user_speed * 0.5**0.5 * jax.random.normal(k_vel, (c.num_users, 2))
+    user, user_vel = reflect(jnp.concatenate([member, free]), user_vel, 0.0, c.area)
+    user = jnp.clip(user, 0.0, c.area)
+    uav = start_places(c, k_uav, hot)
+    link, reach = connect(c, distances(uav, user))
+    return MecState(
+        uav=uav,
+        uav_vel=jnp.zeros_like(uav),
+        user=user,
+        user_vel=user_vel,
+        hot=hot,
+        hot_vel=hot_vel,
+        link=link,
+        reach=reach,
+        mode=jnp.zeros(c.num_uavs, jnp.int32),
+        energy=jnp.zeros(c.num_uavs),
+        slot=jnp.zeros((), jnp.int32),
+    )
+
+
+# --- step -----------------------------------------------------------------------------------------
+
+
+def draw_slot(config: UavMecConfig, key: Key) -> Draws:
+    """The randomness of one slot: task sizes, task work, and the users' Gauss-Markov noise."""
+    k_task, k_noise = jax.random.split(key)
+    size, work = jax.random.uniform(k_task, (2, config.num_users))
+    return Draws(
+        size=config.size_low + (config.size_high - config.size_low) * size,
+        work=config.work_low + (config.work_high - config.work_low) * work,
+        noise=jax.random.normal(k_noise, (config.num_users, 2)),
+    )
+
+
+def transition(config: UavMecConfig, state: MecState, draws: Draws, action: HybridAction) -> tuple[MecState, Service]:
+    """The deterministic part of a step: fly, let the users move, connect, serve."""
+    s, c = state, config
+    velocity = velocity_of(c, action.params)
+    uav = fly(c, s.uav, velocity)
+    user, user_vel, hot, hot_vel = move_users(c, s.user, s.user_vel, s.hot, s.hot_vel, draws.noise)
+    link, reach = connect(c, distances(uav, user))
+    service = serve(
+        c,
+        uav,
+        speed_of(velocity),
+        link.astype(jnp.float32),
+        reach,
+        action.mode,
+        action.params[:, 2],
+        draws.size,
+        draws.work,
+    )
+    after = MecState(uav, velocity, user, user_vel, hot, hot_vel, link, reach, action.mode, service.energy, s.slot + 1)
+    return after, service
+
+
+# --- observation ----------------------------------------------------------------------------------
+
+
+def nearest(distance: Float[Array, "N X"], seen: Float[Array, "N X"], count: int) -> Float[Array, "N count X"]:
+    """One-hot rows that pick the `count` nearest of those seen, in order of distance (rank by comparison)."""
+    d = jnp.where(seen > 0, distance, jnp.inf)
+    index = jnp.arange(d.shape[1])
+    tied = (d[:, None, :] == d[:, :, None]) & (index[None, None, :] < index[None, :, None])
+    rank = ((d[:, None, :] < d[:, :, None]) | tied).sum(-1)
+    return (rank[:, None, :] == jnp.arange(count)[None, :, None]) * seen[:, None, :]
+
+
+def see_users(config: UavMecConfig, s: MecState) -> Float[Array, "N _"]:
+    """Nearest users in sight (place, mine, covered by another), those not covered by sector, centre of my users."""
+    c = config
+    rel = (s.user[None] - s.uav[:, None]) / c.sight
+    distance = distances(s.uav, s.user)
+    seen = (distance <= c.sight).astype(jnp.float32)
+    mine = s.link.astype(jnp.float32)
+    covered = (s.reach <= c.coverage_radius).astype(jnp.float32)
+    traits = jnp.stack([rel[..., 0], rel[..., 1], mine, covered * (1.0 - mine), seen], -1)
+    listed = jnp.einsum("nku,nuf->nkf", nearest(distance, seen, min(c.seen_users, c.num_users)), traits)
+    right, up, flat = rel[..., 0] > 0, rel[..., 1] > 0, jnp.abs(rel[..., 0]) > jnp.abs(rel[..., 1])
+    octant = 4 * right + 2 * up + flat
+    missed = seen * (1.0 - covered)
+    sectors = ((octant[:, None, :] == jnp.arange(SECTORS)[None, :, None]) * missed[:, None, :]).sum(-1)
+    load = mine.sum(1)
+    centre = jnp.einsum("nu,nuf->nf", mine, rel) / jnp.maximum(load, 1.0)[:, None]
+    counts = jnp.stack([load, mine @ covered], -1) / c.capacity
+    return jnp.concatenate([counts, centre, listed.reshape(c.num_uavs, -1), jnp.minimum(sectors / c.capacity, 1.0)], -1)
+
+
+def see_fleet(config: UavMecConfig, s: MecState) -> Float[Array, "N _"]:
+    """Nearest other UAVs: place, load, heard."""
+    c, count = config, min(config.seen_uavs, config.num_uavs - 1)
+    hearing = 2.0 * c.sight
+    rel = (s.uav[None] - s.uav[:, None]) / hearing
+    distance = distances(s.uav, s.uav)
+    heard = (distance <= hearing) * (1.0 - jnp.eye(c.num_uavs))
+    load = jnp.broadcast_to(s.link.sum(1) / c.capacity, heard.shape)
+    traits = jnp.stack([rel[..., 0], rel[..., 1], load, heard], -1)
+    return jnp.einsum("nku,nuf->nkf", nearest(distance, heard, count), traits).reshape(c.num_uavs, -1)
+
+
+def see_fogs(config: UavMecConfig, s: MecState) -> Float[Array, "N _"]:
+    """Direction and expected spectral efficiency of every fog, and the load others put on its machines."""
+    c = config
+    fogs = jnp.asarray(c.fogs, jnp.float32)
+    rel = (fogs[None] - s.uav[:, None]) / c.area
+    efficiency = backhaul_efficiency(c, distances(s.uav, fogs)) / 12.0
+    sent = s.link.sum(1)[:, None] * (s.mode[:, None] == jnp.arange(1, c.num_fogs + 1))
+    others = jnp.minimum((sent.sum(0) - sent) / c.fog_machines, 2.0)
+    return jnp.concatenate([rel[..., 0], rel[..., 1], efficiency, others], -1)
+
+
+def observe(config: UavMecConfig, s: MecState) -> Float[Array, "N O"]:
+    """What each UAV sees; every feature is about unit scale and bounded."""
+    c = config
+    grace = jnp.full((c.num_uavs, 1), grace_left(c, s))
+    margin = jnp.clip(1.0 - s.energy / c.energy_max, -1.0, 1.0)[:, None]
+    own = [2.0 * s.uav / c.area - 1.0, s.uav_vel / c.max_speed, grace, margin]
+    return jnp.concatenate([*own, see_users(c, s), see_fogs(c, s), see_fleet(c, s)], -1)
+
+
+def grace_left(config: UavMecConfig, s: MecState) -> Float[Array, ""]:
+    """Remaining share of the deployment grace."""
+    return jnp.maximum(config.grace - s.slot, 0) / max(config.grace, 1)
+
+
+# --- reward and costs -----------------------------------------------------------------------------
+
+
+def margins(config: UavMecConfig, s: MecState) -> Float[Array, "K"]:
+    """Signed distance to each limit of the slot, about unit scale; negative exactly when the cost is charged.
+
+    Coverage: at least k users are covered exactly when the k-th shortest distance to an own UAV is within the
+    coverage radius, and that distance is smooth in the positions.
+    """
+    c = config
+    energy = (1.0 - s.energy / c.energy_max).min()
+    within = (s.reach[None, :] <= s.reach[:, None]).sum(1)
+    kth = jnp.where(within >= c.needed, s.reach, jnp.inf).min()
+    coverage = 1.0 - kth / c.coverage_radius if c.needed else jnp.ones(())
+    coverage = jnp.where(s.slot > c.grace, coverage, jnp.maximum(coverage, 0.0))
+    if not c.separation:
+        return jnp.stack([energy, coverage])
+    apart = jnp.clip(closest(s) / c.separation_min - 1.0, -1.0, 1.0)
+    return jnp.stack([energy, coverage, apart.min()])
+
+
+def closest(s: MecState) -> Float[Array, "N"]:
+    """Distance of each UAV to the nearest other one."""
+    return jnp.where(jnp.eye(s.uav.shape[0], dtype=bool), jnp.inf, distances(s.uav, s.uav)).min(1)
+
+
+def judge(
+    config: UavMecConfig, s: MecState, service: Service, draws: Draws
+) -> tuple[Float[Array, ""], Float[Array, "K"], dict[str, Float[Array, ""]]]:
+    """Reward, costs and metrics of the slot that led to state `s`."""
+    c = config
+    exec_time = service.latency.sum()
+    finished = (draws.size * (service.latency <= c.deadline)).sum()
+    covered = (s.reach <= c.coverage_radius).sum()
+    over = (service.energy > c.energy_max).mean()
+    low = (covered < c.needed).astype(jnp.float32)
+    charged = (s.slot > c.grace).astype(jnp.float32)
+    cost = [over, low * charged]
+    reward = -exec_time - c.energy_weight * service.energy.sum()
+    reward = reward - c.coverage_penalty * c.num_uavs * low * charged
+    values = {
+        "reward": reward,
+        "exec": exec_time,
+        "energy": service.energy.mean(),
+        "throughput": finished / exec_time,
+        "ev": over,
+        "cv": low * charged,
+        "cv_all": low,
+        "charged": charged,
+        "covered": covered / c.num_users,
+        "served": service.load.sum() / c.num_users,
+        "speed": speed_of(s.uav_vel).mean(),
+    }
+    values |= {name: (s.mode == m).mean() for m, name in enumerate(mode_names(c))}
+    if c.separation:
+        near = (closest(s) < c.separation_min).mean()
+        cost.append(near)
+        values["sv"] = near
+    return reward, jnp.stack(cost), values
+
+
+# --- the environment ------------------------------------------------------------------------------
+
+
+class UavMec:
+    """The environment for one fleet; see `UavMecConfig` for every number and `VARIANTS` for named scenarios."""
+
+    def __init__(self, config: UavMecConfig = UavMecConfig()):  # noqa: B008 (frozen)
+        self.config = config
+        shapes = jax.eval_shape(lambda key: self._look(initial_state(config, key)), jax.random.key(0))
+        self.spec = EnvSpec(
+            name="uav-mec",
+            version=1,
+            num_agents=config.num_uavs,
+            obs_dim=shapes[0].shape[-1],
+            state_dim=shapes[1].shape[-1],
+            action=action_spec(config),
+            constraints=constraints(config),
+            horizon=config.horizon,
+            metrics=metrics(config),
+        )
+        self.physics = build_physics(config)
+        self.scripted = uav_mec_scripted.policies(config)
+        self.shield = uav_mec_scripted.build_shield(config)
+
+    def reset(self, key: Key) -> tuple[MecState, TimeStep]:
+        state = initial_state(self.config, key)
+        zero = jnp.zeros(())
+        idle = {m.name: zero for m in self.spec.metrics}
+        return state, self._timestep(state, zero, jnp.zeros(self.spec.num_constraints), idle)
+
+    def step(self, key: Key, state: MecState, action: HybridAction) -> tuple[MecState, TimeStep]:
+        draws = draw_slot(self.config, key)
+        return self.transition(state, draws, action)
+
+    def transition(self, state: MecState, draws: Draws, action: HybridAction) -> tuple[MecState, TimeStep]:
+        """`step` with its randomness given."""
+        after, service = transition(self.config, state, draws, action)
+        reward, cost, values = judge(self.config, after, service, draws)
+        return after, self._timestep(after, reward, cost, values)
+
+    def _look(self, state: MecState) -> tuple[Array, Array]:
+        return observe(self.config, state), pack(self.config, state)
+
+    def _timestep(self, state: MecState, reward: Array, cost: Array, values: dict[str, Any]) -> TimeStep:
+        obs, array = self._look(state)
+        n, modes = self.config.num_uavs, self.config.num_fogs + 1
+        return TimeStep(
+            obs=obs,
+            state=array,
+            mode_mask=jnp.ones((n, modes), bool),
+            alive=jnp.ones(n, bool),
+            reward=reward,
+            cost=cost,
+            margin=margins(self.config, state),
+            terminated=jnp.zeros((), bool),
+            truncated=state.slot >= self.config.horizon,
+            metrics=values,
+        )
+
+    def with_config(self, **changes: Any) -> UavMec:
+        """The same environment with some numbers changed."""
+        return UavMec(replace(self.config, **changes))
