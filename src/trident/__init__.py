@@ -1,3 +1,30 @@
 """TRIDENT: safe multi-agent reinforcement learning with hybrid actions on physics-governed systems."""
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trident.api import Run, load, resume, train
+    from trident.envs.check import check_env
+    from trident.errors import TridentError
+    from trident.train.registry import make_env
+
 __version__ = "0.1.0"
+
+_LAZY = {
+    "train": "trident.api",
+    "resume": "trident.api",
+    "load": "trident.api",
+    "Run": "trident.api",
+    "check_env": "trident.envs.check",
+    "make_env": "trident.train.registry",
+    "TridentError": "trident.errors",
+}
+__all__ = ["Run", "TridentError", "check_env", "load", "make_env", "resume", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    """The public names are imported when first used: `import trident` alone stays light."""
+    if name not in _LAZY:
+        raise AttributeError(f"module 'trident' has no attribute {name!r}")
+    return getattr(importlib.import_module(_LAZY[name]), name)

@@ -1,0 +1,213 @@
+"""The library's front door: `train` and `load` give a `Run`, which acts, evaluates and reports."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from trident.errors import TridentError
+from trident.report import records as recording
+from trident.report.figures import draw_figures
+from trident.report.progress import Progress, progress_for
+from trident.report.tables import result_table
+from trident.train import session
+from trident.train.assess import assess_run
+from trident.train.loop import RunState
+from trident.train.registry import ALGORITHMS
+from trident.train.settings import Settings, Setup, describe, make_setup, read_run, setup_of
+from trident.types import Env, HybridAction, View
+
+
+def default_algorithm() -> str:
+    return next((name for name in ("trident", "happo") if name in ALGORITHMS), "random")
+
+
+def train(
+    env: str | Env = "uav-mec",
+    algo: str | None = None,
+    *,
+    episodes: int | None = None,
+    seeds: int | Sequence[int] | None = None,
+    out: str | Path | None = None,
+    limits: Mapping[str, float] | None = None,
+    config: Any = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Run:
+    """Train and evaluate; everything is kept in the run directory `out`.
+
+    `config` changes fields of the algorithm's config: a mapping, or a whole config dataclass. Further keywords
+    are those of `trident.train.settings.Settings`, e.g. `shielded=True`, `warm_start="greedy"`.
+    """
+    given = {
+        "episodes": episodes,
+        "seeds": tuple(seeds) if isinstance(seeds, Sequence) else seeds,
+        "limit": None if limits is None else dict(limits),
+    }
+    options = replace(Settings(), **{k: v for k, v in given.items() if v is not None}, **settings)
+    setup = make_setup(env, algo or default_algorithm(), options, config)
+    return start(setup, out, progress)
+
+
+def start(setup: Setup, out: str | Path | None = None, progress: Progress | None = None) -> Run:
+    """Train what `make_setup` built."""
+    folder = Path(out) if out is not None else default_folder(setup)
+    outcome = session.train(setup, folder, progress or progress_for())
+    return _finish(outcome)
+
+
+def resume(
+    run: str | Path, env: Env | None = None, episodes: int | None = None, progress: Progress | None = None
+) -> Run:
+    """Go on with an interrupted run, or prolong a finished one to `episodes`."""
+    return _finish(session.resume(Path(run), env, episodes, progress or progress_for()))
+
+
+def load(run: str | Path, env: Env | None = None) -> Run:
+    """A run from its directory; `env` is needed only if it is not in the registry."""
+    folder = Path(run)
+    setup = setup_of(folder, env)
+    state, rounds, notes = session.load_state(setup, folder)
+    return Run(setup, folder, state, rounds, None, tuple(notes))
+
+
+def read_result(run: Path) -> dict[str, Any] | None:
+    path = run / "result.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def default_folder(setup: Setup) -> Path:
+    return Path("runs") / f"{setup.spec.name}-{setup.algorithm.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def _finish(outcome: session.Outcome) -> Run:
+    run = Run(outcome.setup, outcome.out, outcome.state, outcome.rounds, outcome.stopped_by)
+    if run.stopped_by is None:
+        if run.setup.settings.eval_episodes:
+            run.evaluate(run.setup.settings.eval_episodes, write=True)
+        draw_figures(run.out)
+    return run
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A trained (or interrupted) run."""
+
+    setup: Setup
+    out: Path
+    state: RunState  # [seeds, ...]
+    rounds: int
+    stopped_by: int | None = None
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def info(self) -> dict[str, Any]:
+        """The content of run.json."""
+        return read_run(self.out)
+
+    @property
+    def records(self) -> list[recording.Record]:
+        """One record per round; see trident.report.records."""
+        return [r for r in recording.read(self.out / "records.jsonl") if r["round"] <= self.rounds]
+
+    @property
+    def diverged(self) -> dict[str, Any]:
+        records = self.records
+        return records[-1]["diverged"] if records else {}
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        """The last evaluation that was kept, if any."""
+        return read_result(self.out)
+
+    def on(self, env: Env) -> Run:
+        """The same policies on another environment of the same shapes, e.g. a variant (only to evaluate)."""
+        setup = make_setup(env, self.setup.algorithm.name, replace(self.setup.settings, limit={}), self.info["config"])
+        for name in ("num_agents", "obs_dim", "num_constraints"):
+            mine, other = getattr(self.setup.spec, name), getattr(setup.spec, name)
+            if mine != other:
+                raise TridentError(f"{setup.spec.name} does not fit {self.out}: its {name} is {other}, not {mine}")
+        run = replace(self, setup=setup)
+        run.__dict__["info"] = describe(setup)
+        return run
+
+    def table(self, style: str = "plain") -> str:
+        if self.result is None:
+            raise TridentError(f"{self.out} has not been evaluated yet: `trident eval {self.out}`")
+        return result_table(self.info, self.result, style)
+
+    def evaluate(
+        self, episodes: int = 200, *, deterministic: bool = True, references: bool = True, write: bool = False
+    ) -> dict[str, Any]:
+        """Every seed's policy and the scripted references on the same fresh episodes."""
+        result = assess_run(self.setup, self.state.algo, self.diverged, episodes, deterministic, references)
+        if write:
+            partial = self.out / "result.json.partial"
+            partial.write_text(json.dumps(recording.plain(result), indent=1) + "\n", encoding="utf-8")
+            partial.rename(self.out / "result.json")
+        return result
+
+    def act(
+        self,
+        obs: np.ndarray,
+        mode_mask: np.ndarray | None = None,
+        alive: np.ndarray | None = None,
+        key: Any = None,
+        deterministic: bool = True,
+        seed: int | None = None,
+    ) -> HybridAction:
+        """Actions for observations [N, O] or [batch, N, O], as NumPy arrays; `seed` chooses whose policy.
+
+        By default all modes are allowed, all agents alive, and the first seed that has not diverged acts.
+        """
+        algorithm, spec = self.setup.algorithm, self.setup.spec
+        if algorithm.name in self.setup.env.scripted:
+            raise TridentError(f"{algorithm.name} is scripted: it acts on the environment's state, not on observations")
+        obs = np.asarray(obs, np.float32)
+        lead = obs.shape[:-2]
+        if obs.ndim not in (2, 3) or obs.shape[-2:] != (spec.num_agents, spec.obs_dim):
+            raise TridentError(
+                f"obs must have shape [{spec.num_agents}, {spec.obs_dim}] or [batch, {spec.num_agents}, "
+                f"{spec.obs_dim}], not {list(obs.shape)}"
+            )
+        shape = (*lead, spec.num_agents)
+        mask = np.ones((*shape, spec.action.num_modes), bool) if mode_mask is None else np.asarray(mode_mask, bool)
+        living = np.ones(shape, bool) if alive is None else np.asarray(alive, bool)
+        if key is None and not deterministic:
+            raise TridentError("a stochastic policy needs key=jax.random.key(...)")
+        key = jax.random.key(0) if key is None else key
+        view = jax.tree.map(jnp.asarray, (obs, mask, living))
+        action = self._act[deterministic, len(lead)](self._row(seed), View(*view), key)
+        return jax.tree.map(np.asarray, action)
+
+    def _row(self, seed: int | None) -> int:
+        seeds = self.setup.seeds
+        if seed is None:
+            return next((i for i, s in enumerate(seeds) if str(s) not in self.diverged), 0)
+        if seed not in seeds:
+            raise TridentError(f"{self.out} has no seed {seed}: its seeds are {', '.join(map(str, seeds))}")
+        return seeds.index(seed)
+
+    @cached_property
+    def _act(self) -> dict[tuple[bool, int], Any]:
+        def build(deterministic: bool, batch_dims: int) -> Any:
+            def act(row: Any, view: View, key: Any) -> HybridAction:
+                state = jax.tree.map(lambda x: x[row], self.state.algo)
+                if not batch_dims:
+                    return self.setup.algorithm.act(state, view, key, deterministic)[0]
+                keys = jax.random.split(key, view.alive.shape[0])
+                one = lambda v, k: self.setup.algorithm.act(state, v, k, deterministic)[0]  # noqa: E731
+                return jax.vmap(one)(view, keys)
+
+            return jax.jit(act)
+
+        return {(d, b): build(d, b) for d in (False, True) for b in (0, 1)}

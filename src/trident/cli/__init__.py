@@ -1,0 +1,74 @@
+"""The command line: `trident COMMAND ...`. Errors a user can act on are one line and exit code 2."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Callable
+
+import trident
+from trident.errors import TridentError
+
+Command = Callable[[list[str]], int]
+
+
+def lazily(module: str, function: str) -> Command:
+    """A command whose module is imported when it is called, so that `trident --help` is quick."""
+    return lambda argv: getattr(importlib.import_module(module), function)(argv)
+
+
+COMMANDS: dict[str, tuple[str, Command]] = {
+    "train": ("train an algorithm on an environment, then evaluate it", lazily("trident.cli.train", "train")),
+    "resume": ("go on with an interrupted run, or prolong one", lazily("trident.cli.runs", "resume")),
+    "eval": ("evaluate a run on fresh episodes", lazily("trident.cli.runs", "evaluate")),
+    "report": ("draw a run's figures and print its table again", lazily("trident.cli.runs", "report")),
+    "render": ("make a GIF of a run or of a scripted policy", lazily("trident.cli.show", "render")),
+    "list": ("every environment, algorithm and scripted policy", lazily("trident.cli.show", "list_all")),
+    "check": ("check that an environment keeps the contract", lazily("trident.cli.show", "check")),
+}
+"""name -> (one line of help, what to call with the remaining arguments)"""
+
+HELP = """\
+TRIDENT: safe multi-agent reinforcement learning with hybrid actions on physics-governed systems.
+
+  trident train uav-mec                      train with the defaults, then table, curves and GIF
+  trident train uav-mec --algo happo --seeds 1 --episodes 200
+  trident eval runs/my-run                   evaluate it again
+  trident list                               what there is
+
+commands (`trident COMMAND --help` tells more):
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    argv = sys.argv[1:] if argv is None else argv
+    try:
+        return _dispatch(argv)
+    except TridentError as error:
+        if os.environ.get("TRIDENT_DEBUG"):
+            raise
+        print(f"trident: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("trident: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output has gone; say nothing more
+        return 141
+
+
+def _dispatch(argv: list[str]) -> int:
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        width = max(map(len, COMMANDS))
+        print(HELP + "\n".join(f"  {name.ljust(width)}  {text}" for name, (text, _) in COMMANDS.items()))
+        return 0
+    if argv[0] in ("-V", "--version"):
+        print(f"trident {trident.__version__}")
+        return 0
+    if argv[0] not in COMMANDS:
+        near = difflib.get_close_matches(argv[0], COMMANDS, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "`trident --help` lists all of them"
+        raise TridentError(f"unknown command {argv[0]!r}: {hint}")
+    return COMMANDS[argv[0]][1](argv[1:])

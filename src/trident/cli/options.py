@@ -1,0 +1,78 @@
+"""Command-line options from dataclasses (tyro), with every mistake answered in one line."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import difflib
+import io
+import re
+import typing
+from typing import TypeVar
+
+import tyro
+
+from trident.errors import TridentError
+
+T = TypeVar("T")
+
+
+def parse(options: type[T], argv: list[str], command: str, description: str) -> T:
+    """`options` is a dataclass whose field docstrings are the help texts."""
+    asked_for_help = "-h" in argv or "--help" in argv
+    if not asked_for_help:
+        _check_names(options, argv, command)
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return tyro.cli(
+                options,
+                prog=f"trident {command}",
+                description=description,
+                args=argv,
+                config=(tyro.conf.FlagCreatePairsOff,),
+            )
+    except SystemExit as exit_:
+        if exit_.code in (0, None):
+            raise
+        raise TridentError(f"{_first_message(said.getvalue())} (`trident {command} --help`)") from None
+
+
+def _check_names(options: type, argv: list[str], command: str) -> None:
+    known = list(_names(options, ""))
+    for word in argv:
+        name = word.partition("=")[0].replace("_", "-")
+        if not name.startswith("--") or name in known:
+            continue
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise TridentError(f"unknown option {name}: {hint}`trident {command} --help` shows all of them")
+
+
+def _names(options: type, prefix: str) -> typing.Iterator[str]:
+    """Every option's spelling, as tyro makes them."""
+    hints = typing.get_type_hints(options, include_extras=True)
+    for field in dataclasses.fields(options):  # pyright: ignore[reportArgumentType]
+        hint, name = hints[field.name], field.name.replace("_", "-")
+        kind = typing.get_args(hint)[0] if typing.get_origin(hint) is typing.Annotated else hint
+        for extra in getattr(hint, "__metadata__", ()):
+            name = getattr(extra, "name", None) if getattr(extra, "name", None) is not None else name
+        if dataclasses.is_dataclass(kind):
+            yield from _names(kind, f"{prefix}{name}." if name else prefix)  # pyright: ignore[reportArgumentType]
+        else:
+            yield f"--{prefix}{name}"
+            if kind is bool:
+                yield f"--{prefix}no-{name}"
+
+
+def _first_message(box: str) -> str:
+    """The text of tyro's error box up to its first rule."""
+    words = []
+    for line in re.sub(r"\x1b\[[0-9;]*m", "", box).splitlines():
+        inside = line.strip().strip("│").strip()
+        if line.lstrip().startswith("╭") or not inside:
+            continue
+        if set(inside) <= set("─╰╯"):
+            break
+        words.append(inside)
+    return " ".join(words) or "the arguments cannot be understood"

@@ -1,0 +1,96 @@
+"""`trident resume | eval | report`: what can be done with a run directory."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from trident import api
+from trident.cli.options import parse
+from trident.cli.train import finish
+from trident.report.figures import draw_figures
+from trident.report.tables import result_table
+from trident.train.registry import make_env
+from trident.train.settings import read_run
+
+RunDirectory = tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="RUN")]]
+
+
+@dataclass(frozen=True)
+class ResumeOptions:
+    run: RunDirectory
+    """Run directory."""
+    episodes: int | None = None
+    """Prolong the run to this many episodes."""
+
+
+def resume(argv: list[str]) -> int:
+    text = """\
+Go on with an interrupted run: the result is bit for bit that of an uninterrupted one.
+
+Examples:
+  trident resume runs/my-run
+  trident resume runs/my-run --episodes 4000      (prolong it)
+"""
+    options = parse(ResumeOptions, argv, "resume", text)
+    return finish(api.resume(options.run, episodes=options.episodes))
+
+
+@dataclass(frozen=True)
+class EvalOptions:
+    run: RunDirectory
+    """Run directory."""
+    episodes: int = 200
+    """Fresh episodes per seed."""
+    env: str | None = None
+    """Another environment with the same shapes, e.g. a variant."""
+    stochastic: bool = False
+    """Sample actions instead of taking the most likely ones."""
+
+
+def evaluate(argv: list[str]) -> int:
+    text = """\
+Evaluate every seed of a run, and the scripted references, on fresh episodes.
+
+Examples:
+  trident eval runs/my-run
+  trident eval runs/my-run --episodes 1000 --stochastic
+"""
+    options = parse(EvalOptions, argv, "eval", text)
+    run = api.load(options.run)
+    for note in run.notes:
+        print(note, file=sys.stderr)
+    if options.env is not None:
+        run = run.on(make_env(options.env))
+    result = run.evaluate(options.episodes, deterministic=not options.stochastic, write=options.env is None)
+    print(result_table(run.info, result))
+    return 0
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    run: RunDirectory
+    """Run directory."""
+    markdown: bool = False
+    """Print the table as markdown."""
+
+
+def report(argv: list[str]) -> int:
+    text = """\
+Draw a run's figures again and print its table, from its records alone.
+
+Examples:
+  trident report runs/my-run
+  trident report runs/my-run --markdown
+"""
+    options = parse(ReportOptions, argv, "report", text)
+    for path in draw_figures(options.run):
+        print(path)
+    result = api.read_result(options.run)
+    if result is not None:
+        print("\n" + result_table(read_run(options.run), result, "markdown" if options.markdown else "plain"))
+    return 0

@@ -1,0 +1,159 @@
+"""What a run says while it goes: a live display on a terminal, plain lines elsewhere, nothing when asked.
+
+All of them speak from run.json and the records alone.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any, Protocol, TextIO
+
+import numpy as np
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+from rich.text import Text
+
+from trident.report.records import Record, series
+
+
+class Progress(Protocol):
+    def begin(self, run: dict[str, Any]) -> None:
+        """Before compiling; `run` is the content of run.json."""
+        ...
+
+    def resume_at(self, last: Record) -> None:
+        """Compiled; the first round is about to start (or the one after `last`)."""
+        ...
+
+    def update(self, record: Record) -> None: ...
+    def say(self, text: str) -> None: ...
+    def end(self) -> None: ...
+
+
+class Silent:
+    def begin(self, run: dict[str, Any]) -> None: ...
+    def resume_at(self, last: Record) -> None: ...
+    def update(self, record: Record) -> None: ...
+    def say(self, text: str) -> None: ...
+    def end(self) -> None: ...
+
+
+def progress_for() -> Progress:
+    stream = sys.stdout
+    return LiveProgress(stream) if stream.isatty() else PlainProgress(stream)
+
+
+def plan_line(run: dict[str, Any]) -> str:
+    """What is about to happen, in one line."""
+    seeds, steps = len(run["settings"]["seeds"]), run["rounds"] * run["steps_per_round"]
+    limits = ", ".join(f"{c['name']} <= {c['limit']:g} {c['unit']}" for c in run["constraints"]) or "none"
+    return (
+        f"{run['algo']} on {run['env']} (version {run['env_version']}, {run['agents']} agents): {seeds} seeds x "
+        f"{run['rounds']} rounds x {run['steps_per_round']:,} env steps = {seeds * steps:,} env steps "
+        f"on {run['host']['device']} ({run['host']['cores']} cores); limits: {limits}"
+    )
+
+
+def shown(run: dict[str, Any], record: Record) -> Iterator[tuple[str, float, float | None]]:
+    """(name, mean over seeds, limit or None) of what a watcher wants to see."""
+    limits = {f"cost/{c['name']}": c["limit"] for c in run["constraints"]}
+    for name in record["values"]:
+        last = name.rsplit("/", 1)[-1]
+        if name == "reward" or name in limits or last in ("kl", "recovery"):
+            _, values = series([record], name)
+            with np.errstate(all="ignore"):
+                finite = values[np.isfinite(values)]
+            yield name.removeprefix("cost/"), float(finite.mean()) if finite.size else np.nan, limits.get(name)
+
+
+class PlainProgress:
+    """One line at the first and last round and every few seconds between."""
+
+    def __init__(self, stream: TextIO, every: float = 5.0) -> None:
+        self._stream, self._every = stream, every
+        self._run: dict[str, Any] = {}
+        self._printed = self._started = 0.0
+        self._first_round = 0
+
+    def begin(self, run: dict[str, Any]) -> None:
+        self._run = run
+        self.say(plan_line(run))
+        self.say("compiling (up to a minute the first time, cached afterwards) ...")
+
+    def resume_at(self, last: Record) -> None:
+        self._started, self._first_round = time.monotonic(), last["round"]
+        if last["round"]:
+            self.say(f"going on after round {last['round']} of {self._run['rounds']}")
+
+    def update(self, record: Record) -> None:
+        now, done, total = time.monotonic(), record["round"], self._run["rounds"]
+        if now - self._printed < self._every and done not in (self._first_round + 1, total):
+            return
+        self._printed = now
+        left = (now - self._started) / (done - self._first_round) * (total - done)
+        parts = [f"round {done}/{total}", f"{record['env_steps']:,} steps", f"{_clock(left)} left"]
+        for name, value, limit in shown(self._run, record):
+            mark = "" if limit is None else (" ok" if value <= limit else " OVER") + f" (limit {limit:g})"
+            parts.append(f"{name} {value:.4g}{mark}")
+        self.say("  ".join(parts))
+
+    def say(self, text: str) -> None:
+        print(text, file=self._stream, flush=True)
+
+    def end(self) -> None: ...
+
+
+class LiveProgress:
+    """A bar with the time left, the reward, each constraint against its limit, recovery share and KL."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._console = Console(file=stream)
+        self._bar = Bar(
+            TextColumn("round"), MofNCompleteColumn(), BarColumn(bar_width=40),
+            TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
+            console=self._console,
+        )  # fmt: skip
+        self._live = Live(console=self._console, refresh_per_second=4, transient=False)
+        self._run: dict[str, Any] = {}
+        self._task: Any = None
+
+    def begin(self, run: dict[str, Any]) -> None:
+        self._run = run
+        self._console.print(plan_line(run), highlight=False, soft_wrap=True)
+        self._live.start()
+        self._live.update(Text("compiling (up to a minute the first time, cached afterwards) ...", style="dim"))
+
+    def resume_at(self, last: Record) -> None:
+        self._task = self._bar.add_task("", total=self._run["rounds"], completed=last["round"])
+        self._live.update(self._bar)
+
+    def update(self, record: Record) -> None:
+        self._bar.update(self._task, completed=record["round"])
+        self._live.update(Group(self._bar, self._values(record)))
+
+    def say(self, text: str) -> None:
+        self._console.print(text, style="yellow", highlight=False, soft_wrap=True)
+
+    def end(self) -> None:
+        self._live.stop()
+
+    def _values(self, record: Record) -> Table:
+        table = Table.grid(padding=(0, 2))
+        cells = []
+        for name, value, limit in shown(self._run, record):
+            style = "bold" if limit is None else "green" if value <= limit else "red"
+            against = "" if limit is None else f" / {limit:g}"
+            cells.append(Text.assemble((f"{name} ", "dim"), (f"{value:.4g}", style), (against, "dim")))
+        table.add_row(*cells)
+        return table
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

@@ -1,0 +1,78 @@
+"""Plain and markdown tables, and the table a run ends with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from trident.report.stats import Estimate, bootstrap
+
+
+def plain(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns aligned with spaces: the first to the left, the others to the right."""
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = [cells[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(cells[1:], widths[1:], strict=True))]
+        return "  ".join(padded).rstrip()
+
+    rule = "  ".join("-" * w for w in widths)
+    return "\n".join([line(header), rule, *(line(row) for row in rows)])
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    rule = ["---", *["---:"] * (len(header) - 1)]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in [header, rule, *rows])
+
+
+def number(value: float) -> str:
+    """Four significant digits, without exponents in the usual range."""
+    if value != value:
+        return "-"
+    if value == 0 or 1e-4 <= abs(value) < 1e6:
+        digits = 4 if abs(value) < 10 else 2 if abs(value) < 1000 else 0
+        return f"{value:.{digits}f}"
+    return f"{value:.2e}"
+
+
+def interval(estimate: Estimate) -> str:
+    return f"{number(estimate.value)} [{number(estimate.low)}, {number(estimate.high)}]"
+
+
+def result_rows(run: dict[str, Any], result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """One row per quantity, one column per policy: mean over seeds with its 95 % bootstrap interval.
+
+    A constraint shows its limit and, per policy, "ok" or "OVER" for the mean.
+    """
+    policies = result["policies"]
+    header = ["per step, mean over seeds [95 % interval]", *policies]
+    rows = [["reward", *(interval(_estimate(seeds, "reward")) for seeds in policies.values())]]
+    for c in run["constraints"]:
+        cells = []
+        for seeds in policies.values():
+            estimate = _estimate(seeds, f"cost/{c['name']}")
+            cells.append(f"{interval(estimate)} {'ok' if estimate.value <= c['limit'] else 'OVER'}")
+        rows.append([f"cost {c['name']} <= {c['limit']:g} {c['unit']}".rstrip(), *cells])
+    for m in run["metrics"]:
+        arrow = {"higher": " (higher is better)", "lower": " (lower is better)"}.get(m["better"], "")
+        unit = f" [{m['unit']}]" if m["unit"] else ""
+        cells = [interval(_estimate(seeds, f"metric/{m['name']}")) for seeds in policies.values()]
+        rows.append([f"{m['name']}{unit}{arrow}", *cells])
+    if result["shielded"]:
+        cells = [interval(_estimate(seeds, "shielded")) for seeds in policies.values()]
+        rows.append(["share of actions changed by the shield", *cells])
+    return header, rows
+
+
+def result_table(run: dict[str, Any], result: dict[str, Any], style: str = "plain") -> str:
+    header, rows = result_rows(run, result)
+    text = (markdown if style == "markdown" else plain)(header, rows)
+    kind = "deterministic" if result["deterministic"] else "stochastic"
+    notes = [f"{result['episodes']} fresh episodes per seed, {kind} policy, seeds {result['seeds']}"]
+    for seed, what in result["diverged"].items():
+        notes.append(f"seed {seed} diverged at round {what['round']} ({what['quantity']}) and is left out")
+    return "\n".join([text, "", *notes])
+
+
+def _estimate(seeds: list[dict[str, float]], name: str) -> Estimate:
+    return bootstrap([s.get(name, float("nan")) for s in seeds])

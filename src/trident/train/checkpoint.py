@@ -1,0 +1,215 @@
+"""Checkpoints: any pytree of arrays as an .npz payload beside a JSON manifest, never pickled.
+
+A checkpoint is `<round>.npz` + `<round>.json`. Both are written to a temporary name, synced and renamed, the
+manifest last: a crash at any moment leaves the older checkpoints untouched and at most some rubbish to sweep up.
+The manifest says what the arrays are (tree paths, dtypes, shapes, sha256) and whose they are (the run's identity).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from trident.errors import TridentError
+
+FORMAT = 1
+KEPT = 2
+
+
+class Restored(NamedTuple):
+    tree: Any
+    round: int
+    manifest: dict[str, Any]
+    notes: list[str]
+    """What the user should know, e.g. that the newest checkpoint was corrupt and an older one was taken."""
+
+
+class Corrupt(Exception):
+    """This one checkpoint cannot be read; an older one may."""
+
+
+def save(folder: Path, tree: Any, round_: int, identity: Mapping[str, Any]) -> Path:
+    """Write one checkpoint atomically and drop all but the newest two. Returns the manifest's path."""
+    leaves = [_describe(path, leaf) for path, leaf in _leaves(tree)]
+    manifest = {"format": FORMAT, "round": round_, "identity": dict(identity)}
+    manifest["leaves"] = [description for description, _ in leaves]
+    payload, note = folder / f"{round_:08d}.npz", folder / f"{round_:08d}.json"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        manifest["sha256"] = _write(payload, lambda file: _write_arrays(file, [array for _, array in leaves]))
+        text = json.dumps(manifest, indent=1).encode()
+        _write(note, lambda file: file.write(text))
+    except OSError as error:
+        _sweep(folder)
+        older = [r for r in rounds(folder) if r != round_]
+        kept = f"the checkpoint of round {older[0]} is kept" if older else "there is no older one"
+        raise TridentError(
+            f"could not write the checkpoint of round {round_} to {folder}: {error.strerror or error}; {kept}"
+        ) from error
+    for old in rounds(folder)[KEPT:]:
+        (folder / f"{old:08d}.json").unlink(missing_ok=True)
+        (folder / f"{old:08d}.npz").unlink(missing_ok=True)
+    _sweep(folder)
+    return note
+
+
+def rounds(folder: Path) -> list[int]:
+    """Rounds that have a checkpoint, newest first."""
+    names = (re.fullmatch(r"(\d{8})\.json", p.name) for p in folder.glob("*.json"))
+    return sorted((int(m[1]) for m in names if m), reverse=True)
+
+
+def restore(folder: Path, template: Any, identity: Mapping[str, Any]) -> Restored:
+    """The newest readable checkpoint in the shape of `template` (arrays or ShapeDtypeStructs).
+
+    `template` may be a part of the saved tree when its paths are equal, e.g. only some fields of a NamedTuple.
+    A corrupt checkpoint is passed over for an older one; one of another run is an error.
+    """
+    notes: list[str] = []
+    for round_ in rounds(folder):
+        try:
+            manifest = _read_manifest(folder / f"{round_:08d}.json")
+            _check_identity(folder, manifest, identity)
+            tree = _read_tree(folder / f"{round_:08d}.npz", manifest, template)
+        except Corrupt as error:
+            notes.append(f"the checkpoint of round {round_} is corrupt ({error}); trying the one before it")
+            continue
+        notes += _version_notes(manifest, identity)
+        return Restored(tree, round_, manifest, notes)
+    raise TridentError(f"no readable checkpoint in {folder}" + "".join(f": {n}" for n in notes[-1:]))
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def _leaves(tree: Any) -> Iterator[tuple[str, Any]]:
+    for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
+        yield jax.tree_util.keystr(path), leaf
+
+
+def _describe(path: str, leaf: Any) -> tuple[dict[str, Any], np.ndarray]:
+    """A leaf as (what it is, a plain array): typed keys as their words, exotic floats as their bits."""
+    if _is_key(leaf):
+        array, kind = np.asarray(jax.random.key_data(leaf)), f"key<{jax.random.key_impl(leaf)}>"
+    else:
+        array = np.asarray(leaf)
+        kind = array.dtype.name
+    if array.dtype.kind == "V":  # bfloat16 and friends are unknown to .npy
+        array = array.view(f"u{array.dtype.itemsize}")
+    return {"path": path, "dtype": kind, "shape": list(array.shape)}, array
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(getattr(leaf, "dtype", np.dtype("f4")), jax.dtypes.prng_key)
+
+
+def _write_arrays(file: Any, arrays: list[np.ndarray]) -> None:
+    np.savez(file, **{f"a{i}": a for i, a in enumerate(arrays)})  # pyright: ignore[reportArgumentType]
+
+
+def _write(path: Path, fill: Any) -> str:
+    """Temporary name, sync, rename, sync the directory; returns the sha256 of the content."""
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("wb") as file:
+        fill(file)
+        file.flush()
+        os.fsync(file.fileno())
+    digest = _sha256(partial)
+    partial.rename(path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+    return digest
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what an interrupted save left: partial files, and payloads without a manifest."""
+    for partial in folder.glob("*.partial"):
+        partial.unlink(missing_ok=True)
+    for payload in folder.glob("*.npz"):
+        if not payload.with_suffix(".json").exists():
+            payload.unlink(missing_ok=True)
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads(path.read_bytes())
+        wanted = {"format", "round", "identity", "leaves", "sha256"}
+        if not isinstance(manifest, dict) or wanted - manifest.keys():
+            raise Corrupt("its manifest is incomplete")
+        return manifest
+    except (OSError, ValueError) as error:
+        raise Corrupt("its manifest cannot be read") from error
+
+
+def _check_identity(folder: Path, manifest: dict[str, Any], identity: Mapping[str, Any]) -> None:
+    if manifest["format"] != FORMAT:
+        raise TridentError(
+            f"the checkpoint in {folder} has format {manifest['format']}, this version of trident reads {FORMAT}"
+        )
+    for name, value in identity.items():
+        saved = manifest["identity"].get(name)
+        if name not in NOT_CHECKED and saved != value:
+            raise TridentError(f"the checkpoint in {folder} is of another run: its {name} is {saved!r}, not {value!r}")
+
+
+NOT_CHECKED = ("jax", "cores")
+"""Parts of the identity that decide only whether a resumed run is bit-exact, not whether it is possible."""
+
+
+def _version_notes(manifest: dict[str, Any], identity: Mapping[str, Any]) -> list[str]:
+    saved = manifest["identity"]
+    return [
+        f"the run was started with {name} {saved[name]}, now {identity[name]}: it goes on, but not bit for bit"
+        for name in NOT_CHECKED
+        if name in saved and name in identity and saved[name] != identity[name]
+    ]
+
+
+def _read_tree(path: Path, manifest: dict[str, Any], template: Any) -> Any:
+    try:
+        if _sha256(path) != manifest["sha256"]:
+            raise Corrupt("its payload is not what was written")
+        saved = {leaf["path"]: (i, leaf) for i, leaf in enumerate(manifest["leaves"])}
+        with np.load(path, allow_pickle=False) as arrays:
+            leaves = [_read_leaf(arrays, saved, name, leaf) for name, leaf in _leaves(template)]
+    except (OSError, ValueError, EOFError) as error:
+        raise Corrupt("its payload cannot be read") from error
+    return jax.tree.unflatten(jax.tree.structure(template), leaves)
+
+
+def _read_leaf(arrays: Any, saved: dict[str, Any], name: str, wanted: Any) -> Any:
+    if name not in saved:
+        raise TridentError(f"the checkpoint does not fit this run: it has no {name}")
+    index, description = saved[name]
+    array = arrays[f"a{index}"]
+    if description["dtype"].startswith("key<"):
+        leaf = jax.random.wrap_key_data(jnp.asarray(array), impl=description["dtype"][4:-1])
+    else:
+        dtype = jnp.dtype(description["dtype"])
+        leaf = jnp.asarray(array.view(dtype) if array.dtype != dtype else array)
+    if leaf.shape != tuple(wanted.shape) or leaf.dtype != wanted.dtype:
+        raise TridentError(
+            f"the checkpoint does not fit this run: {name} is {leaf.dtype}{list(leaf.shape)}, "
+            f"not {wanted.dtype}{list(wanted.shape)}"
+        )
+    return leaf

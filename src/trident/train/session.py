@@ -1,0 +1,266 @@
+"""A run in plain Python around the compiled round: start or resume, record, checkpoint, stop in good order.
+
+Nothing calls back from the device: one program call and one fetch of metrics per round. Resuming restores the
+whole RunState and cuts the records back to its round, so that the run ends bit for bit as if never interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from trident import replay as replays
+from trident.errors import TridentError
+from trident.report import records as recording
+from trident.report.board import Board
+from trident.report.progress import Progress, Silent
+from trident.report.records import Record, RecordWriter
+from trident.train import checkpoint
+from trident.train.loop import RunState, program
+from trident.train.record import divergence, first_record, make_record
+from trident.train.settings import Setup, identity, read_run, setup_of, write_run
+from trident.train.warm_start import warm_start
+from trident.types import Env
+
+
+class Outcome(NamedTuple):
+    setup: Setup
+    out: Path
+    state: RunState  # [seeds, ...]
+    rounds: int
+    stopped_by: int | None
+    """The signal that ended the run early."""
+
+
+class Machine(NamedTuple):
+    """The compiled parts of a run, over all its seeds."""
+
+    init: Callable[[], tuple[RunState, dict[str, Any]]]
+    round: Callable[[RunState, Any], tuple[RunState, dict[str, Any]]]
+    template: RunState  # shapes and dtypes
+
+
+def train(setup: Setup, out: Path, progress: Progress | None = None) -> Outcome:
+    """Start a new run in `out`, which must be empty or absent."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise TridentError(f"{out} is not empty: `trident resume {out}` goes on with it, --out chooses another place")
+    if setup.settings.warm_start is not None:
+        warm_start(setup)  # says what is wrong before anything is written or compiled
+    template = jax.eval_shape(jax.vmap(_program(setup).init), seed_keys(setup))
+    _check_memory(setup, template)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        run = write_run(out, setup)
+    except OSError as error:
+        raise TridentError(f"cannot write to {out}: {error.strerror or error}") from error
+    return _run(setup, out, run, progress or Silent(), fresh=True)
+
+
+def resume(out: Path, env: Env | None = None, episodes: int | None = None, progress: Progress | None = None) -> Outcome:
+    """Go on with a run from its newest good checkpoint, or from the start if it has none yet."""
+    old = read_run(out)
+    setup = setup_of(out, env, episodes)
+    if setup.rounds < old["rounds"]:
+        raise TridentError(f"{out} was planned for {old['settings']['episodes']} episodes: --episodes can only add")
+    run = write_run(out, setup) if episodes is not None else old
+    return _run(setup, out, run, progress or Silent(), fresh=False)
+
+
+def seed_keys(setup: Setup) -> Any:
+    """Seed number i gets fold_in(key(base), i): its stream does not depend on how many seeds there are."""
+    base = jax.random.key(setup.settings.seed)
+    return jax.vmap(lambda i: jax.random.fold_in(base, i))(jnp.array(setup.seeds, jnp.uint32))
+
+
+def load_state(setup: Setup, out: Path) -> tuple[RunState, int, list[str]]:
+    """The newest good checkpoint of a run: (state of all seeds, its round, notes for the user)."""
+    template = jax.eval_shape(jax.vmap(_program(setup).init), seed_keys(setup))
+    found = checkpoint.restore(out / "checkpoints", template, identity(setup))
+    return found.tree, found.round, found.notes
+
+
+# --- building -------------------------------------------------------------------------------------
+
+
+def _program(setup: Setup) -> Any:
+    return program(setup.env, setup.algorithm, setup.rounds, setup.settings.shielded)
+
+
+def build(setup: Setup) -> Machine:
+    """Compile the round over all seeds. It is compiled ahead, so that a second compilation cannot happen."""
+    enable_compilation_cache()
+    one, keys = _program(setup), seed_keys(setup)
+    template = jax.eval_shape(jax.vmap(one.init), keys)
+    _check_memory(setup, template)
+    step = jax.jit(jax.vmap(one.round, in_axes=(0, None)), donate_argnums=0)
+    compiled = step.lower(template, jax.ShapeDtypeStruct((), jnp.int32)).compile()
+
+    def init() -> tuple[RunState, dict[str, Any]]:
+        state = jax.jit(jax.vmap(one.init))(keys)
+        if setup.settings.warm_start is None:
+            return state, {}
+        return jax.jit(jax.vmap(warm_start(setup)))(state, keys)
+
+    return Machine(init, lambda state, index: compiled(state, jnp.int32(index)), template)
+
+
+def enable_compilation_cache() -> None:
+    """Compiled programs are kept in the user's cache, so that the second run of a kind starts at once."""
+    if os.environ.get("TRIDENT_NO_CACHE") or jax.config.jax_compilation_cache_dir:  # pyright: ignore[reportAttributeAccessIssue]
+        return
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    jax.config.update("jax_compilation_cache_dir", str(Path(home) / "trident" / "xla"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+
+
+def _check_memory(setup: Setup, template: RunState) -> None:
+    if template.replay is not None:
+        leaves = jax.tree.leaves(template.replay.data)
+        one_seed = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in leaves]
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        replays.check_memory(one_seed, one_seed[0].shape[0], len(setup.seeds), free)
+
+
+# --- running --------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Journal:
+    """What a run leaves on disk while it goes."""
+
+    setup: Setup
+    out: Path
+    writer: RecordWriter
+    board: Board
+    saved_round: int
+    saved_at: float
+
+    def save(self, state: RunState, round_: int) -> None:
+        self.writer.sync()  # a checkpoint must never be ahead of its records
+        checkpoint.save(self.out / "checkpoints", state, round_, identity(self.setup))
+        self.saved_round, self.saved_at = round_, time.monotonic()
+
+    def due(self) -> bool:
+        return time.monotonic() - self.saved_at >= self.setup.settings.checkpoint_every
+
+
+def _run(setup: Setup, out: Path, run: dict[str, Any], progress: Progress, fresh: bool) -> Outcome:
+    with _signals(progress) as stop:
+        progress.begin(run)
+        try:
+            machine = build(setup)
+            state, last, saved = _begin(setup, out, machine, progress, fresh)
+            journal = _Journal(
+                setup, out, RecordWriter(out / "records.jsonl"),
+                Board(out / "tensorboard", setup.seeds, setup.rounds, last["env_steps"]), saved, time.monotonic(),
+            )  # fmt: skip
+            try:
+                state, last = _rounds(machine, journal, progress, state, last, stop)
+            finally:
+                journal.writer.close()
+                journal.board.close()
+        finally:
+            progress.end()
+    return Outcome(setup, out, state, last["round"], stop.signal if last["round"] < setup.rounds else None)
+
+
+def _begin(setup: Setup, out: Path, machine: Machine, progress: Progress, fresh: bool) -> tuple[RunState, Record, int]:
+    """Where the run stands: (state, last record, round of the newest checkpoint or -1)."""
+    path = out / "records.jsonl"
+    if not fresh and checkpoint.rounds(out / "checkpoints"):
+        found = checkpoint.restore(out / "checkpoints", machine.template, identity(setup))
+        for note in found.notes:
+            progress.say(note)
+        kept = recording.truncate(path, found.round)
+        last = kept[-1] if kept else first_record()
+        if last["round"] != found.round:
+            raise TridentError(
+                f"{path} ends at round {last['round']}, before the checkpoint of round {found.round}: put it back"
+            )
+        return found.tree, last, found.round
+    state, measured = machine.init()
+    last = first_record()
+    recording.truncate(path, -1)
+    if measured:
+        last["values"] = {f"warm_start/{k}": np.asarray(v, float) for k, v in jax.device_get(measured).items()}
+        writer = RecordWriter(path)
+        writer.append(last)
+        writer.close()
+    return state, last, -1
+
+
+def _rounds(
+    machine: Machine, journal: _Journal, progress: Progress, state: RunState, last: Record, stop: _Stop
+) -> tuple[RunState, Record]:
+    setup = journal.setup
+    _stop_if_all_diverged(journal, last)
+    began = time.monotonic() - last["seconds"]
+    progress.resume_at(last)
+    while last["round"] < setup.rounds and stop.signal is None:
+        state, metrics = machine.round(state, last["round"])
+        metrics = jax.device_get(metrics)
+        env_steps = (last["round"] + 1) * setup.steps_per_round
+        record = make_record(setup.spec, setup.seeds, metrics, env_steps, time.monotonic() - began, last)
+        for seed in record["diverged"].keys() - last["diverged"].keys():
+            progress.say(divergence(seed, record["diverged"][seed]))
+        last = record
+        journal.writer.append(record)
+        journal.board.write(record)
+        progress.update(record)
+        if len(record["diverged"]) == len(setup.seeds):
+            journal.save(state, record["round"])
+            _stop_if_all_diverged(journal, record)
+        if journal.due():
+            journal.save(state, record["round"])
+    if journal.saved_round != last["round"]:
+        journal.save(state, last["round"])
+    return state, last
+
+
+def _stop_if_all_diverged(journal: _Journal, record: Record) -> None:
+    if len(record["diverged"]) < len(journal.setup.seeds):
+        return
+    seed, what = max(record["diverged"].items(), key=lambda item: item[1]["round"])
+    raise TridentError(
+        f"every seed has diverged (seed {seed} at round {what['round']}: {what['quantity']} is not finite); "
+        f"their last good states are in {journal.out / 'checkpoints'}"
+    )
+
+
+@dataclass
+class _Stop:
+    signal: int | None = None
+
+
+@contextmanager
+def _signals(progress: Progress) -> Iterator[_Stop]:
+    """The first Ctrl-C (or SIGTERM) asks the run to stop after its round; the second one ends it at once."""
+    stop = _Stop()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    old = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+
+    def ask(number: int, _: Any) -> None:
+        stop.signal = number
+        signal.signal(number, signal.SIG_DFL)
+        progress.say("stopping after this round (once more to quit at once)")
+
+    for s in old:
+        signal.signal(s, ask)
+    try:
+        yield stop
+    finally:
+        for s, handler in old.items():
+            signal.signal(s, handler)

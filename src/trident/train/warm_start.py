@@ -1,0 +1,41 @@
+"""A safe start: fit the learner to a scripted policy's rollout before the first round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from trident.errors import TridentError
+from trident.rollout import rollout, start
+from trident.train.loop import RunState
+from trident.train.settings import Setup, check_name
+from trident.types import Key, Metrics
+
+STREAM = 2**31 + 1
+"""Folded into a seed's key: apart from every round's stream."""
+
+
+def warm_start(setup: Setup) -> Callable[[RunState, Key], tuple[RunState, Metrics]]:
+    """The pure function of one seed: (fresh state, key of the seed) -> (prepared state, what `prepare` measured)."""
+    env, algorithm, settings = setup.env, setup.algorithm, setup.settings
+    name, prepare = settings.warm_start, algorithm.prepare
+    assert name is not None
+    check_name("scripted policy", name, env.scripted, setup.spec.name)
+    if prepare is None:
+        raise TridentError(f"{algorithm.name} has no safe start: leave out --warm-start")
+    scripted = env.scripted[name]
+
+    def run(state: RunState, key: Key) -> tuple[RunState, Metrics]:
+        env_key, roll_key, fit_key = jax.random.split(jax.random.fold_in(key, STREAM), 3)
+        steps = settings.warm_start_rounds * algorithm.plan.steps
+        actors = start(env, env_key, algorithm.plan.envs)
+        _, data = rollout(env, _policy, roll_key, actors, steps, settings.shielded)
+        algo, metrics = prepare(state.algo, data, fit_key)
+        return state._replace(algo=algo), metrics
+
+    def _policy(key: Key, env_state: Any, _: Any) -> Any:
+        return scripted(key, env_state), {}
+
+    return run
