@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from trident.algos import ppo
 from trident.envs.probes import PROBES
 from trident.errors import TridentError
 from trident.train.tuned import TUNED
@@ -32,7 +33,10 @@ ENVS: dict[str, EnvEntry] = {
     name: EnvEntry((make.__doc__ or name).splitlines()[0], make) for name, make in PROBES.items()
 }
 
-ALGORITHMS: dict[str, Preset] = {}
+ALGORITHMS: dict[str, Preset] = {
+    "mappo": Preset("PPO, all agents at once (Yu et al. 2022)", ppo.make, ppo.PPOConfig(order="simultaneous")),
+    "happo": Preset("PPO, agents one after another (Kuba et al. 2022)", ppo.make, ppo.PPOConfig(order="sequential")),
+}
 
 
 @dataclass(frozen=True)
