@@ -17,14 +17,20 @@ import numpy as np
 from trident.errors import TridentError
 from trident.report import records as recording
 from trident.report.figures import draw_figures
+from trident.report.movie import write_chart, write_frame, write_gif
 from trident.report.progress import Progress, progress_for
 from trident.report.tables import result_table
+from trident.rollout import Policy
 from trident.train import session
 from trident.train.assess import assess_run
-from trident.train.loop import RunState
+from trident.train.episode import play
+from trident.train.loop import RunState, policy_of
 from trident.train.registry import ALGORITHMS
-from trident.train.settings import Settings, Setup, describe, make_setup, read_run, setup_of
-from trident.types import Env, HybridAction, View
+from trident.train.settings import Settings, Setup, describe, make_setup, mode_names, read_run, setup_of
+from trident.types import Env, EnvSpec, HybridAction, View
+
+RENDER_STREAM = 2**31 + 2
+"""Folded into the base key: episodes that are shown were neither trained nor evaluated on."""
 
 
 def default_algorithm() -> str:
@@ -95,7 +101,48 @@ def _finish(outcome: session.Outcome) -> Run:
         if run.setup.settings.eval_episodes:
             run.evaluate(run.setup.settings.eval_episodes, write=True)
         draw_figures(run.out)
+        if hasattr(run.setup.env, "draw"):
+            run.render()
     return run
+
+
+def scripted_policy(env: Env, name: str) -> Policy:
+    return lambda key, env_state, _: (env.scripted[name](key, env_state), {})
+
+
+def render(
+    env: Env,
+    policy: Policy,
+    folder: Path,
+    title: str,
+    *,
+    steps: int | None = None,
+    seed: int = 0,
+    shielded: bool = False,
+    spec: EnvSpec | None = None,
+) -> list[Path]:
+    """Play an episode; a chart of it, and a film if the environment has `draw(axes, states, t)`.
+
+    `states` are the private states of the whole episode [T + 1, ...] as NumPy arrays: a drawing may show trails.
+    """
+    episode = play(env, policy, jax.random.fold_in(jax.random.key(seed), RENDER_STREAM), steps, shielded)
+    spec, out = spec or env.spec, episode.steps
+    folder.mkdir(parents=True, exist_ok=True)
+    costs = {c.name: out.cost[:, k] for k, c in enumerate(spec.constraints)}
+    limits = {c.name: c.limit for c in spec.constraints}
+    files = [folder / "episode.png"]
+    write_chart(files[0], title, mode_names(spec), episode.action.mode, np.asarray(out.reward), costs, limits)  # pyright: ignore[reportArgumentType]
+    draw = getattr(env, "draw", None)
+    if draw is not None:
+        files += [folder / "episode.gif", folder / "last.png"]
+        length = len(out.reward)
+
+        def frame(axes: Any, t: int) -> None:
+            draw(axes, episode.states, t)
+
+        write_gif(files[1], frame, length + 1)
+        write_frame(files[2], frame, length)
+    return files
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,6 +202,19 @@ class Run:
             partial.write_text(json.dumps(recording.plain(result), indent=1) + "\n", encoding="utf-8")
             partial.rename(self.out / "result.json")
         return result
+
+    def policy(self, seed: int | None = None, deterministic: bool = True) -> Policy:
+        """As a function of (key, env state, time step), for rollouts."""
+        row = self._row(seed)
+        state = jax.tree.map(lambda x: x[row], self.state.algo)
+        return policy_of(self.setup.env, self.setup.algorithm, state, deterministic)
+
+    def render(self, folder: Path | None = None, steps: int | None = None, seed: int = 0) -> list[Path]:
+        """A chart of one episode and, if the environment can be drawn, a film of it."""
+        env, spec, algorithm, settings = self.setup
+        title, folder = f"{algorithm.name} on {spec.name}", folder or self.out / "figures"
+        shielded = settings.shielded
+        return render(env, self.policy(), folder, title, steps=steps, seed=seed, shielded=shielded, spec=spec)
 
     def act(
         self,

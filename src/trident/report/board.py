@@ -23,9 +23,8 @@ class Board:
             return
         for name, values in record["values"].items():
             for writer, value in zip(self._writers, values, strict=True):
-                number = float(np.mean(value)) if np.size(value) else np.nan
-                if np.isfinite(number):
-                    writer.add_scalar(name, number, record["env_steps"])
+                if np.isfinite(value):
+                    writer.add_scalar(name, float(value), record["env_steps"])
 
     def close(self) -> None:
         for writer in self._writers:

@@ -1,7 +1,224 @@
+"""Learning curves as PNGs, from a run's records alone.
+
+Colours mean the same everywhere: the mean over seeds is thick, seeds are thin, a limit is dashed, and what lies
+above a limit is shaded.
+"""
+
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+from cycler import cycler
+from matplotlib.axes import Axes
+from matplotlib.ticker import EngFormatter
+
+from trident.errors import TridentError
+from trident.report.records import Record, names, read, series
+
+COLOURS = ("#3B6FB6", "#E19C2B", "#2E8B74", "#7A5BA8", "#5C6B73", "#D1495B", "#8C6A4F", "#7A9E3A")
+LIMIT = "#B22234"
+STYLE = {
+    "figure.dpi": 130,
+    "font.size": 9.5,
+    "axes.titlesize": 10.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#E6E8EB",
+    "axes.edgecolor": "#9AA3AB",
+    "axes.labelcolor": "#3A4147",
+    "xtick.color": "#5C6B73",
+    "ytick.color": "#5C6B73",
+    "axes.axisbelow": True,
+    "axes.prop_cycle": cycler(color=COLOURS),
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+}
+DIAGNOSTICS: dict[str, tuple[str, ...]] = {
+    "KL of the update": ("kl", "kl_max"),
+    "share of update cases": ("recovery", "trust_region", "rejected"),
+    "share explained by physics (R2)": ("r2_phys",),
+    "explained variance of the critics": ("explained_variance",),
+    "loss of the critics": ("critic_loss",),
+    "budget asked for": ("budget_asked",),
+    "budget spent": ("budget_spent",),
+    "temperature": ("temperature", "tau"),
+    "gradient signal-to-noise": ("snr", "grad_snr"),
+    "entropy": ("entropy",),
+    "multipliers": ("multiplier", "lambda"),
+    "actions changed by the shield": ("shielded",),
+}
+"""Panel title -> metric names; a metric belongs to a panel if its name up to the first "/" is listed."""
 
 
 def draw_figures(out: Path) -> list[Path]:
-    return []
+    """Every figure the records of a run directory have data for; returns the files written."""
+    if not (out / "run.json").is_file():
+        raise TridentError(f"{out} is not a run directory: it has no run.json")
+    run = json.loads((out / "run.json").read_text(encoding="utf-8"))
+    records = [r for r in read(out / "records.jsonl") if r["round"] > 0]
+    if not records:
+        return []
+    folder = out / "figures"
+    folder.mkdir(exist_ok=True)
+    title = f"{run['algo']} on {run['env']}"
+    figures = {
+        "learning": learning_panels(run, records),
+        "metrics": metric_panels(run, records),
+        "modes": mode_panels(run, records),
+        "diagnostics": diagnostic_panels(records),
+    }
+    return [_draw(folder / f"{name}.png", f"{title}: {name}", panels) for name, panels in figures.items() if panels]
+
+
+# --- what is drawn --------------------------------------------------------------------------------
+
+Panel = Callable[[Axes], None]
+
+
+def learning_panels(run: dict[str, Any], records: list[Record]) -> list[Panel]:
+    """Reward, each cost against its limit, cumulative violations."""
+    panels: list[Panel] = [lambda ax: _curve(ax, records, "reward", "reward per step", COLOURS[0])]
+    for i, c in enumerate(run["constraints"]):
+        panels.append(lambda ax, c=c, i=i: _cost(ax, records, c, COLOURS[(i + 1) % len(COLOURS)]))
+    if run["constraints"]:
+        panels.append(lambda ax: _violations(ax, run, records))
+    return panels
+
+
+def metric_panels(run: dict[str, Any], records: list[Record]) -> list[Panel]:
+    panels: list[Panel] = []
+    have = set(names(records))
+    repeated = {"reward", *run["modes"], *(m["per"] for m in run["metrics"])}  # drawn elsewhere, or only a weight
+    for m in run["metrics"]:
+        if f"metric/{m['name']}" in have and m["name"] not in repeated:
+            unit = f" [{m['unit']}]" if m["unit"] else ""
+            wish = {"higher": ", higher is better", "lower": ", lower is better"}.get(m["better"], "")
+            label = f"{m['name']}{unit}{wish}"
+            colour = COLOURS[len(panels) % len(COLOURS)]
+            panels.append(lambda ax, m=m, l=label, c=colour: _curve(ax, records, f"metric/{m['name']}", l, c))
+    return panels
+
+
+def mode_panels(run: dict[str, Any], records: list[Record]) -> list[Panel]:
+    """How often each mode is chosen, averaged over seeds, stacked to one."""
+    found = [m for m in run["modes"] if f"mode/{m}" in names(records)]
+    if len(found) < 2:
+        return []
+
+    def draw(ax: Axes) -> None:
+        steps, _ = series(records, f"mode/{found[0]}")
+        shares = [_mean(series(records, f"mode/{m}")[1]) for m in found]
+        order = np.argsort([-np.nanmean(s) for s in shares], kind="stable")
+        colours = [mpl.colormaps["viridis"](x) for x in np.linspace(0.08, 0.92, len(found))]
+        if len(found) <= len(COLOURS):
+            colours = list(COLOURS[: len(found)])
+        ax.stackplot(steps, *(shares[i] for i in order), labels=[found[i] for i in order], colors=colours, alpha=0.9)
+        ax.set(ylim=(0, 1), xlim=(steps[0], steps[-1]))
+        ax.set_title("share of modes")
+        ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), ncols=1 + len(found) // 14)
+
+    return [draw]
+
+
+def diagnostic_panels(records: list[Record]) -> list[Panel]:
+    """Known diagnostics of the algorithm, related ones in one panel."""
+    panels: list[Panel] = []
+    have = [n for n in names(records) if not n.startswith(("metric/", "cost/", "mode/", "cumulative"))]
+    for title, wanted in DIAGNOSTICS.items():
+        found = [n for n in have if n.split("/")[0].lower() in wanted]
+        if found:
+            panels.append(lambda ax, t=title, f=found: _together(ax, records, f, t))
+    return panels
+
+
+# --- how it is drawn ------------------------------------------------------------------------------
+
+
+def _draw(path: Path, title: str, panels: list[Panel]) -> Path:
+    columns = min(len(panels), 3 if len(panels) > 4 else 2)
+    rows = -(-len(panels) // columns)
+    with mpl.rc_context(STYLE):  # pyright: ignore[reportArgumentType]
+        width = 9.0 if columns == 1 else 5.2 * columns
+        figure, axes = plt.subplots(rows, columns, figsize=(width, 3.1 * rows + 0.5), squeeze=False)
+        for ax, panel in zip(axes.flat, panels, strict=False):
+            panel(ax)
+            ax.xaxis.set_major_formatter(EngFormatter(sep=""))
+            ax.set_xlabel("environment steps per seed")
+        for ax in axes.flat[len(panels) :]:
+            ax.set_axis_off()
+        figure.suptitle(title, x=0.01, ha="left", fontsize=12.5)
+        figure.tight_layout()
+        figure.savefig(path)
+        plt.close(figure)
+    return path
+
+
+def _curve(ax: Axes, records: list[Record], name: str, title: str, colour: str, label: str | None = None) -> None:
+    steps, values = series(records, name)
+    window = max(1, len(steps) // 100)
+    if values.shape[1] > 1:
+        for column in values.T:
+            ax.plot(steps, _smooth(column, window), color=colour, lw=0.7, alpha=0.35)
+    elif window > 1:
+        ax.plot(steps, values[:, 0], color=colour, lw=0.5, alpha=0.25)
+    ax.plot(steps, _smooth(_mean(values), window), color=colour, lw=2.0, label=label)
+    ax.set_title(title)
+    ax.margins(x=0.01)
+    low, high = ax.get_ylim()
+    if high - low < 1e-4 * max(abs(low), abs(high)):  # a constant: do not magnify its rounding errors
+        ax.set_ylim(low - 0.1 * abs(low), high + 0.1 * abs(high))
+
+
+def _cost(ax: Axes, records: list[Record], constraint: dict[str, Any], colour: str) -> None:
+    limit, name = constraint["limit"], constraint["name"]
+    _curve(ax, records, f"cost/{name}", f"cost {name} [{constraint['unit']}]", colour)
+    ax.axhline(limit, color=LIMIT, ls="--", lw=1.3, label=f"limit {limit:g}")
+    low, high = ax.get_ylim()
+    high = max(high, limit + 0.15 * max(limit - low, 1e-9))
+    ax.axhspan(limit, high, color=LIMIT, alpha=0.06, lw=0)
+    ax.set_ylim(low, high)
+    ax.legend(loc="upper right")
+
+
+def _violations(ax: Axes, run: dict[str, Any], records: list[Record]) -> None:
+    for i, c in enumerate(run["constraints"]):
+        colour = COLOURS[(i + 1) % len(COLOURS)]
+        _curve(ax, records, f"cumulative_violation/{c['name']}", "", colour, c["name"])
+    ax.set_title("cumulative violation: sum over rounds of max(0, cost - limit)", fontsize=9)
+    ax.set_ylim(bottom=0)
+    ax.legend(loc="upper left")
+
+
+def _together(ax: Axes, records: list[Record], found: list[str], title: str) -> None:
+    for i, name in enumerate(found):
+        _curve(ax, records, name, title, COLOURS[i % len(COLOURS)], name)
+    if len(found) > 1:
+        ax.legend(loc="best")
+
+
+def _mean(values: np.ndarray) -> np.ndarray:
+    """Mean over the seeds that have a value; NaN where none has."""
+    there = np.isfinite(values)
+    return np.where(there, values, 0.0).sum(1) / np.where(there.any(1), there.sum(1), np.nan)
+
+
+def _smooth(values: np.ndarray, window: int) -> np.ndarray:
+    """Trailing mean over `window` rounds, of what there is; a curve ends where its seed diverged."""
+    if window == 1:
+        return values
+    there = np.isfinite(values)
+    sums = np.cumsum(np.where(there, values, 0.0))
+    counts = np.cumsum(there)
+    lag = lambda x: np.concatenate([np.zeros(window), x[:-window]])  # noqa: E731
+    return np.where(there, (sums - lag(sums)) / np.maximum(counts - lag(counts), 1), np.nan)

@@ -63,11 +63,9 @@ def shown(run: dict[str, Any], record: Record) -> Iterator[tuple[str, float, flo
     """(name, mean over seeds, limit or None) of what a watcher wants to see."""
     limits = {f"cost/{c['name']}": c["limit"] for c in run["constraints"]}
     for name in record["values"]:
-        last = name.rsplit("/", 1)[-1]
-        if name == "reward" or name in limits or last in ("kl", "recovery"):
+        if name in ("reward", "kl", "recovery") or name in limits:
             _, values = series([record], name)
-            with np.errstate(all="ignore"):
-                finite = values[np.isfinite(values)]
+            finite = values[np.isfinite(values)]
             yield name.removeprefix("cost/"), float(finite.mean()) if finite.size else np.nan, limits.get(name)
 
 

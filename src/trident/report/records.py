@@ -2,8 +2,8 @@
 
     {"round": 3, "env_steps": 9600, "episodes": 96.0, "seconds": 1.9, "diverged": {}, "values": {name: [per seed]}}
 
-`values` holds one number per seed (null: not finite, or a seed that has diverged), or one list per seed for a
-metric with several entries. The last line may be torn by a crash: it is then ignored.
+`values` holds one number per seed (null: not finite, or of a seed that has diverged). Round 0, if present, holds
+what a safe start measured. The last line may be torn by a crash: it is then ignored.
 """
 
 from __future__ import annotations
@@ -95,17 +95,8 @@ def names(records: list[Record]) -> list[str]:
 
 
 def series(records: list[Record], name: str) -> tuple[np.ndarray, np.ndarray]:
-    """(env_steps [R], values [R, seeds]); metrics with several entries are averaged, gaps are NaN."""
+    """(env_steps [R], values [R, seeds]) of the records that have `name`; gaps are NaN."""
     rows = [r for r in records if name in r["values"]]
     steps = np.array([r["env_steps"] for r in rows], float)
-    values = [[_number(v) for v in r["values"][name]] for r in rows]
-    return steps, np.array(values, float).reshape(len(rows), -1)
-
-
-def _number(value: Any) -> float:
-    if value is None:
-        return math.nan
-    if isinstance(value, list):
-        flat = [_number(v) for v in value]
-        return sum(flat) / len(flat) if flat else math.nan
-    return float(value)
+    values = np.array([r["values"][name] for r in rows], float)
+    return steps, values.reshape(len(rows), -1)

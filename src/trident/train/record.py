@@ -19,6 +19,12 @@ def first_record() -> Record:
     return {"round": 0, "env_steps": 0, "episodes": 0.0, "seconds": 0.0, "diverged": {}, "values": {}}
 
 
+def prepare_values(spec: EnvSpec, metrics: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What a safe start measured, for the record of round 0."""
+    parts = [_split(spec, f"warm_start/{k}", np.asarray(v, float)) for k, v in metrics.items()]
+    return {k: v for part in parts for k, v in part.items()}
+
+
 def make_record(
     spec: EnvSpec,
     seeds: tuple[int, ...],
@@ -33,7 +39,7 @@ def make_record(
     frozen = np.array([str(s) in diverged for s in seeds])
     steps = env_steps - last["env_steps"]
     values = _round_values(spec, metrics)
-    values = {k: _blank(v, frozen) for k, v in values.items()}
+    values = {k: np.where(frozen, np.nan, v) for k, v in values.items()}
     for constraint in spec.constraints:
         cost = np.asarray(values[f"cost/{constraint.name}"], float)
         excess = np.maximum(cost - constraint.limit, 0.0)
@@ -65,12 +71,19 @@ def _round_values(spec: EnvSpec, metrics: dict[str, np.ndarray]) -> dict[str, np
         elif name.startswith("metric/") and metric is not None and metric.per:
             values[name] = value / np.maximum(metrics[f"metric/{metric.per}"], 1e-12)
         else:
-            values[name] = value
+            values |= _split(spec, name, value)
     return {k: np.asarray(v, float) for k, v in values.items()}
 
 
-def _blank(values: np.ndarray, frozen: np.ndarray) -> np.ndarray:
-    return np.where(frozen.reshape(-1, *[1] * (values.ndim - 1)), np.nan, values)
+def _split(spec: EnvSpec, name: str, value: np.ndarray) -> dict[str, np.ndarray]:
+    """A metric [seeds, ...] as scalars per seed: 1 + K entries belong to the signals, K to the constraints."""
+    if value.ndim == 1:
+        return {name: value}
+    flat = value.reshape(len(value), -1)
+    constraints = [c.name for c in spec.constraints]
+    known = {len(constraints): constraints, 1 + len(constraints): ["reward", *constraints]}
+    parts = known.get(flat.shape[1]) or [str(i) for i in range(flat.shape[1])]
+    return {f"{name}/{part}": flat[:, i] for i, part in enumerate(parts)}
 
 
 def _newly_diverged(

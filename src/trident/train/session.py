@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from trident import replay as replays
 from trident.errors import TridentError
@@ -28,7 +27,7 @@ from trident.report.progress import Progress, Silent
 from trident.report.records import Record, RecordWriter
 from trident.train import checkpoint
 from trident.train.loop import RunState, program
-from trident.train.record import divergence, first_record, make_record
+from trident.train.record import divergence, first_record, make_record, prepare_values
 from trident.train.settings import Setup, identity, read_run, setup_of, write_run
 from trident.train.warm_start import warm_start
 from trident.types import Env
@@ -193,7 +192,7 @@ def _begin(setup: Setup, out: Path, machine: Machine, progress: Progress, fresh:
     last = first_record()
     recording.truncate(path, -1)
     if measured:
-        last["values"] = {f"warm_start/{k}": np.asarray(v, float) for k, v in jax.device_get(measured).items()}
+        last["values"] = prepare_values(setup.spec, jax.device_get(measured))
         writer = RecordWriter(path)
         writer.append(last)
         writer.close()

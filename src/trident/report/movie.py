@@ -1,0 +1,97 @@
+"""An episode as a film (GIF) and as a chart (PNG)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
+from matplotlib.patches import Patch
+from PIL import Image
+
+from trident.report.figures import COLOURS, LIMIT, STYLE
+
+MAX_FRAMES = 150
+
+
+def write_gif(path: Path, draw: Callable[[Axes, int], None], frames: int, seconds: float = 12.0) -> None:
+    """`draw(axes, t)` paints frame t on empty axes; long episodes are thinned. The last frame stays for a while."""
+    shown = np.unique(np.linspace(0, frames - 1, min(frames, MAX_FRAMES)).astype(int))
+    images = []
+    with mpl.rc_context(STYLE):  # pyright: ignore[reportArgumentType]
+        figure, ax = plt.subplots(figsize=(5.6, 5.2), dpi=90)
+        for t in shown:
+            ax.clear()
+            draw(ax, int(t))
+            figure.canvas.draw()
+            pixels = np.asarray(figure.canvas.buffer_rgba())[..., :3]  # pyright: ignore[reportAttributeAccessIssue]
+            images.append(Image.fromarray(pixels.copy()))
+        plt.close(figure)
+    # One palette for all frames: otherwise the colours flicker.
+    palette = images[-1].quantize(128, dither=Image.Dither.NONE)
+    images = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
+    pause = max(30, round(1000 * seconds / len(images)))
+    durations = [pause] * (len(images) - 1) + [1500]
+    images[0].save(path, save_all=True, append_images=images[1:], duration=durations, loop=0, optimize=True)
+
+
+def write_frame(path: Path, draw: Callable[[Axes, int], None], t: int) -> None:
+    with mpl.rc_context(STYLE):  # pyright: ignore[reportArgumentType]
+        figure, ax = plt.subplots(figsize=(5.6, 5.2), dpi=130)
+        draw(ax, t)
+        figure.tight_layout()
+        figure.savefig(path)
+        plt.close(figure)
+
+
+def write_chart(
+    path: Path,
+    title: str,
+    mode_names: list[str],
+    modes: np.ndarray,  # [T, N]
+    reward: np.ndarray,  # [T]
+    costs: dict[str, np.ndarray],  # [T] each
+    limits: dict[str, float],
+) -> None:
+    """Which mode each agent was in, the reward and the running mean of each cost against its limit, over time."""
+    with mpl.rc_context(STYLE):  # pyright: ignore[reportArgumentType]
+        rows = 2 + len(costs)
+        figure, axes = plt.subplots(rows, 1, figsize=(9.0, 2.0 * rows), sharex=True, squeeze=False)
+        strip, first, *rest = axes[:, 0]
+        _mode_strip(strip, mode_names, modes)
+        time = np.arange(len(reward))
+        first.plot(time, reward, color=COLOURS[0], lw=1.3)
+        first.set_title("reward")
+        for i, (ax, (name, cost)) in enumerate(zip(rest, costs.items(), strict=True)):
+            colour = COLOURS[(i + 1) % len(COLOURS)]
+            ax.fill_between(time, cost, step="mid", color=colour, alpha=0.25, lw=0)
+            ax.plot(time, np.cumsum(cost) / (time + 1), color=colour, lw=1.8, label="mean so far")
+            ax.axhline(limits[name], color=LIMIT, ls="--", lw=1.2, label=f"limit {limits[name]:g}")
+            ax.set_title(f"cost {name}")
+            ax.legend(loc="upper right", ncols=2)
+        axes[-1, 0].set_xlabel("step of the episode")
+        axes[-1, 0].set_xlim(-0.5, len(reward) - 0.5)
+        figure.suptitle(title, x=0.01, ha="left", fontsize=12.5)
+        figure.tight_layout()
+        figure.savefig(path)
+        plt.close(figure)
+
+
+def _mode_strip(ax: Axes, mode_names: list[str], modes: np.ndarray) -> None:
+    count = len(mode_names)
+    colours = COLOURS[:count] if count <= len(COLOURS) else mpl.colormaps["turbo"](np.linspace(0.05, 0.95, count))
+    ax.imshow(
+        modes.T, aspect="auto", interpolation="nearest", vmin=-0.5, vmax=count - 0.5,
+        cmap=ListedColormap(colours),
+    )  # fmt: skip
+    ax.set(title="mode of each agent", ylabel="agent", yticks=range(modes.shape[1]))
+    ax.grid(False)
+    patches = [Patch(color=c, label=n) for c, n in zip(colours, mode_names, strict=True)]
+    used = [patches[m] for m in np.unique(modes)]
+    ax.legend(handles=used, loc="upper left", bbox_to_anchor=(1.0, 1.05), fontsize=7.5)
