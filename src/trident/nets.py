@@ -20,13 +20,16 @@ Params = Any
 
 
 def mlp_init(key: Any, sizes: Sequence[int], out_scale: float = 1.0) -> Params:
-    """Orthogonal weights (gain sqrt 2 before ReLU, `out_scale` on the output layer), zero biases."""
+    """Gaussian weights of variance gain^2 / fan-in (gain sqrt 2 before ReLU, `out_scale` on the output layer).
+
+    Not orthogonal: LayerNorm makes the choice immaterial, and the QR takes longer to compile than a small learner.
+    """
     keys = jax.random.split(key, len(sizes) - 1)
     layers = []
     for i, k in enumerate(keys):
         last = i == len(keys) - 1
-        init = jax.nn.initializers.orthogonal(out_scale if last else 2.0**0.5)
-        layer = {"w": init(k, (sizes[i], sizes[i + 1]), jnp.float32), "b": jnp.zeros(sizes[i + 1])}
+        gain = (out_scale if last else 2.0**0.5) / sizes[i] ** 0.5
+        layer = {"w": gain * jax.random.normal(k, (sizes[i], sizes[i + 1])), "b": jnp.zeros(sizes[i + 1])}
         if not last:
             layer |= {"scale": jnp.ones(sizes[i + 1]), "shift": jnp.zeros(sizes[i + 1])}
         layers.append(layer)

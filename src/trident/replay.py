@@ -24,7 +24,8 @@ class Replay(NamedTuple):
 def block_of(rollout: Transition) -> Transition:
     """[T, E, ...] -> [T * E, ...], without what only the logger or the on-policy learner reads."""
     kept = rollout._replace(metrics={}, extras={})
-    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), kept)
+    rows = rollout.reward.size
+    return jax.tree.map(lambda x: x.reshape(rows, *x.shape[2:]), kept)
 
 
 def create(example: Transition, capacity: int) -> Replay:
@@ -38,9 +39,7 @@ def create(example: Transition, capacity: int) -> Replay:
 def insert(replay: Replay, block: Transition, round_index: Int[Array, ""]) -> Replay:
     capacity, size = _rows(replay.data), _rows(block)
     at = (round_index * size) % capacity
-    data = jax.tree.map(
-        lambda old, new: jax.lax.dynamic_update_slice_in_dim(old, new, at, axis=0), replay.data, block
-    )
+    data = jax.tree.map(lambda old, new: jax.lax.dynamic_update_slice_in_dim(old, new, at, axis=0), replay.data, block)
     return Replay(data, jnp.minimum(replay.size + size, capacity))
 
 

@@ -152,7 +152,7 @@ def _agent_batches(roll: Transition, advantage: Any) -> AgentBatch:
     """[T, E, N, ...] -> stacked over agents, [N, T * E, ...]."""
 
     def by_agent(x: Any) -> Any:
-        return jnp.moveaxis(x.reshape(-1, *x.shape[2:]), 1, 0)
+        return jnp.moveaxis(x.reshape(roll.reward.size, *x.shape[2:]), 1, 0)
 
     num_agents = roll.alive.shape[-1]
     shared = jnp.broadcast_to(advantage.reshape(1, -1), (num_agents, advantage.size))
