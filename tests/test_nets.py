@@ -13,7 +13,7 @@ def test_stacked_actors_equal_each_actor_alone():
     together = jax.jit(nets.actors_apply)(params, obs)
     apply = jax.jit(nets.actor_apply)
     for agent in range(3):
-        alone = apply(jax.tree.map(lambda x: x[agent], params), obs[:, agent])
+        alone = apply(jax.tree.map(lambda x, i=agent: x[i], params), obs[:, agent])
         for a, b in zip(together, alone, strict=True):
             np.testing.assert_allclose(a[:, agent], b, rtol=1e-5, atol=1e-6)
 
