@@ -172,7 +172,8 @@ def min_norm2(gram_bb: Float[Array, "K K"], budgets: Float[Array, "K"]) -> Float
     length = f.yy[:, 0, 0]
     allowed = -_tolerance(gram_bb.dtype) * (1.0 + jnp.abs(bounds) + jnp.sqrt(jnp.maximum(length, 0.0))[:, None])
     valid = f.usable & jnp.all(f.slack[:, :, 0] >= allowed, axis=1)
-    return jnp.where(hopeless, jnp.inf, largest**2 * jnp.min(jnp.where(valid, length, jnp.inf)))
+    least = jnp.min(jnp.where(valid, jnp.maximum(length, 0.0), jnp.inf))
+    return jnp.where(hopeless | jnp.isinf(least), jnp.inf, largest * (largest * least))
 
 
 def _faces(unit: Float[Array, "V V"], bounds: Float[Array, "V-1 C"]) -> _Faces:
