@@ -44,7 +44,6 @@ class _Faces(NamedTuple):
     orthogonal to B_A."""
 
     usable: Array  # [A] B_A is linearly independent
-    active: np.ndarray  # [A, K]
     y: Array  # [A, K, C] weights of y on B, one column per right-hand side c
     d: Array  # [A, K] weights of B that take g to d, i.e. d = g - B @ d
     slack: Array  # [A, K, C] c_k - b_k'y where inactive
@@ -212,7 +211,6 @@ def _faces(unit: Float[Array, "V V"], bounds: Float[Array, "V-1 C"]) -> _Faces:
     on, off = table[:, :num, num + 1 :], table[:, :num, num]
     return _Faces(
         usable=usable,
-        active=active,
         y=jnp.where(active[:, :, None], on, 0.0),
         d=jnp.where(active, off, 0.0),
         slack=jnp.where(active[:, :, None], 0.0, on),

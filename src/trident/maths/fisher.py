@@ -72,7 +72,7 @@ def _solve_one(product: Product, b: Any, iters: int, damping: float | Array) -> 
     first = _dot(b, b)
     floor = first * jnp.finfo(first.dtype).eps ** 2
 
-    def iterate(_: int, carry: tuple[Any, Any, Any, Array]) -> tuple[Any, Any, Any, Array]:
+    def iterate(_: Any, carry: tuple[Any, Any, Any, Array]) -> tuple[Any, Any, Any, Array]:
         x, residual, direction, square = carry
         image = jax.tree.map(lambda f, d: f + damping * d, product(direction), direction)
         curvature = _dot(direction, image)
