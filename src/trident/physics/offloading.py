@@ -46,7 +46,7 @@ def compute_time(
     return size * work * 1e-3 / speed
 
 
-def shared_speed(speed: float, machines: float, tasks: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+def shared_speed(speed: float, machines: int, tasks: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """Speed (GHz) each of `tasks` gets on a pool of `machines`: full until there are more tasks than machines."""
     return speed * jnp.minimum(1.0, machines / jnp.maximum(tasks, 1.0))
 
