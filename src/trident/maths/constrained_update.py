@@ -1,0 +1,134 @@
+"""LCPO's inner step: one agent's trust-region update under K budgets, with recovery.
+
+    theta' = argmax  g'x    subject to   b_k'x <= c_k (k = 1..K),   x'Hx / 2 <= delta,       x = theta' - theta
+
+H is the Fisher matrix of the hybrid policy, c_k the change this update may make to surrogate cost k (negative: must).
+Demands are clipped jointly to what the trust region can give; the step is then shortened until the *true* KL and the
+true surrogates agree. If that fails while something is violated, recovery: a natural step that lowers the violated
+costs and keeps the satisfied ones within their budgets. If that fails too, the old parameters come back exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from trident.maths import hybrid
+from trident.maths.constrained_step import constrained_step, joint_clip, recovery, single_clip
+from trident.maths.fisher import conjugate_gradient, fisher_product
+
+REJECTED, TRUST_REGION, RECOVERY = 0, 1, 2
+
+
+class UpdateRule(NamedTuple):
+    delta: float
+    """Trust region: mean KL(old || new)."""
+    cg_steps: int = 10
+    damping: float = 0.01
+    backtracks: int = 8
+    ratio: float = 0.7
+    margin: float = 0.3
+    """Share of the trust region's radius that demanded decreases must leave to the reward."""
+    slack: float = 1.3
+    """The line search accepts a true KL up to this multiple of delta: the quadratic model is not exact."""
+    recovery: Literal["natural", "paper", "none"] = "natural"
+    recovery_rate: float = 1e-4
+    """Step size of the printed recovery."""
+
+
+class UpdateInfo(NamedTuple):
+    kind: Int[Array, ""]  # REJECTED, TRUST_REGION or RECOVERY
+    fraction: Float[Array, ""]  # of the step that the line search accepted
+    share: Float[Array, ""]  # of the demanded decreases that the trust region could grant
+    kl: Float[Array, ""]
+    change: Float[Array, "1+K"]  # of every surrogate
+
+
+class Candidate(NamedTuple):
+    theta: Float[Array, "D"]
+    kind: Int[Array, ""]
+    fraction: Float[Array, ""]
+    kl: Float[Array, ""]
+    change: Float[Array, "1+K"]
+
+
+def constrained_update(
+    rule: UpdateRule,
+    theta: Float[Array, "D"],
+    gradients: Float[Array, "1+K D"],
+    surrogates: Callable[[Float[Array, "D"]], Float[Array, "1+K"]],
+    dist: Callable[[Float[Array, "D"]], hybrid.HybridDist],
+    mask: Bool[Array, "B M"],
+    used: Bool[Array, "M P"],
+    weight: Float[Array, "B"],
+    budget: Float[Array, "K"],
+) -> tuple[Float[Array, "D"], UpdateInfo]:
+    """`surrogates(theta')` is the change of the reward and cost surrogates from `theta`; `weight` sums to one."""
+    old = dist(theta)
+    product = fisher_product(dist, theta, mask, used, weight)
+    natural = conjugate_gradient(product, gradients, rule.cg_steps, rule.damping)
+    gram = gradients @ natural.T
+    wish = single_clip(gram[1:, 1:], budget, rule.delta, rule.margin)
+    share, granted = joint_clip(gram[1:, 1:], wish, rule.delta, rule.margin)
+    step = constrained_step(gram, granted, rule.delta)
+
+    violated = budget < 0
+    back, may_recover = _way_back(rule, gram, natural, gradients, budget)
+    ways = jnp.stack([step.weights @ natural, back])
+    room = jnp.maximum(budget, 0.0) + 1e-6
+
+    def try_candidate(index: Array) -> tuple[Array, Candidate]:
+        """Candidates 0..J-1 shorten the constrained step, J..2J-1 the recovery: one compiled body for both."""
+        recovering = index >= rule.backtracks
+        fraction = rule.ratio ** (index % rule.backtracks).astype(theta.dtype)
+        new = theta + fraction * ways[recovering.astype(jnp.int32)]
+        change, kl = surrogates(new), jnp.sum(weight * hybrid.kl(old, dist(new), mask, used))
+        demanded = jnp.where(recovering, 0.0, 0.1 * fraction * granted)
+        costs = jnp.where(jnp.where(recovering, violated, granted < 0), change[1:] <= demanded, change[1:] <= room)
+        gains = jnp.where(recovering, jnp.any(change[1:] < 0.0), (change[0] > 0) | jnp.any(granted < 0))
+        good = (kl <= rule.slack * rule.delta) & jnp.all(costs) & gains
+        if rule.recovery == "paper":
+            good |= recovering
+        kind = jnp.where(recovering, RECOVERY, TRUST_REGION)
+        return good, Candidate(new, kind, fraction, kl, change)
+
+    nothing = Candidate(theta, jnp.int32(REJECTED), jnp.zeros(()), jnp.zeros(()), jnp.zeros(len(gradients)))
+    first = jnp.where(step.feasible, 0, rule.backtracks)
+    last = jnp.where(may_recover & jnp.any(violated), 2, 1) * rule.backtracks
+    chosen = first_accepted(try_candidate, nothing, first, last)
+    return chosen.theta, UpdateInfo(chosen.kind, chosen.fraction, share, chosen.kl, chosen.change)
+
+
+def _way_back(
+    rule: UpdateRule, gram: Array, natural: Array, gradients: Array, budget: Array
+) -> tuple[Float[Array, "D"], bool]:
+    if rule.recovery == "none":
+        return jnp.zeros_like(natural[0]), False
+    if rule.recovery == "paper":
+        return -rule.recovery_rate * jnp.where(budget < 0, 1.0, 0.0) @ gradients[1:], True
+    return recovery(gram, budget, rule.delta).weights @ natural, True
+
+
+def first_accepted(
+    attempt: Callable[[Int[Array, ""]], tuple[Bool[Array, ""], Candidate]],
+    nothing: Candidate,
+    first: Int[Array, ""],
+    last: Int[Array, ""],
+) -> Candidate:
+    """The first candidate of `first` .. `last` - 1 that is accepted, or `nothing`, bit for bit. NaN is not accepted."""
+
+    def searching(carry: tuple[Array, Array, Candidate]) -> Array:
+        index, found, _ = carry
+        return ~found & (index < last)
+
+    def try_next(carry: tuple[Array, Array, Candidate]) -> tuple[Array, Array, Candidate]:
+        index, _, _ = carry
+        found, candidate = attempt(index)
+        return index + 1, found, jax.tree.map(lambda new, old: jnp.where(found, new, old), candidate, nothing)
+
+    start = (jnp.asarray(first, jnp.int32), jnp.bool_(False), nothing)
+    return jax.lax.while_loop(searching, try_next, start)[2]
