@@ -180,6 +180,7 @@ SHAPES = {
     ),
     "scripted 'odd' fails under jit and vmap (TypeError": Toy(scripted={"odd": lambda state: nominal(state)}),
     "shield returns 'changed' as bool[]; the contract asks for bool[2]": Toy(shield=lambda s, a: (a, jnp.bool_(False))),
+    "shield fails under jit and vmap (TypeError": Toy(shield=lambda action: action),
     "shield returns as float32[2, 1]": Toy(shield=lambda s, a: (a.params, jnp.zeros(2, bool))),
     "physics.signals returns as float32[1]; the contract asks for float32[2]": Toy(
         physics=Physics(lambda s, a: jnp.zeros(1), lambda s, a: s, nominal)
@@ -322,6 +323,18 @@ def test_the_dead_may_act_as_they_like_but_keep_a_mode():
     dying = at("all", alive=jnp.array([True, False]), mode_mask=jnp.array([[True, True], [False, False]]))
     (fault,) = find_faults(replace(dying, scripted=acting(1, 0.0)))
     assert "mode_mask allows no mode" in fault
+
+
+def test_a_traced_value_left_on_the_environment_is_reported():
+    left = []
+
+    def leak(env, key, before, after, out):
+        left.append(after)
+        return left[0], out
+
+    (fault,) = find_faults(Toy(on_step=leak))
+    assert "episodes fail to run (UnexpectedTracerError" in fault
+    assert "keep no state on self" in fault
 
 
 def test_the_error_lists_all_faults_under_the_environments_name():

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
 
-from trident.envs.check_shapes import declaration_faults, shape_faults
+from trident.envs.check_shapes import declaration_faults, describe, shape_faults
 from trident.errors import TridentError
 from trident.types import ActionSpec, EnvSpec, HybridAction, Key, decode_params
 
@@ -82,7 +82,10 @@ def _examine(env: Any, key: Key | None, steps: int, stochastic: bool | None) -> 
     if faults:
         return faults, []
     key = jax.random.key(0) if key is None else key
-    walk = _walk(env, key, min(env.spec.horizon, steps))
+    try:
+        walk = _walk(env, key, min(env.spec.horizon, steps))
+    except Exception as error:  # traced before without trouble, so the second trace met what the first left behind
+        return [f"episodes fail to run ({describe(error)}); keep no state on self"], []
     faults += _purity(walk)
     faults += _randomness(env, key, walk, stochastic)
     faults += _step_values(env.spec, walk)

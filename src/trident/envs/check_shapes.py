@@ -79,13 +79,13 @@ def _names(spec: EnvSpec) -> Iterator[str]:
 
 
 def shape_faults(env: Any) -> Iterator[str]:
-    spec, key, action = env.spec, jax.random.key(0), _action_shape(env.spec)
-    state, out, fault = _trace("reset", lambda: env.reset(key))
+    spec, key, action = env.spec, jax.eval_shape(lambda: jax.random.key(0)), _action_shape(env.spec)
+    state, out, fault = _trace("reset", env.reset, key)
     yield from fault
     if fault:
         return
     yield from _timestep_shape("reset", spec, out)
-    after, out, fault = _trace("step", lambda s, a: env.step(key, s, a), state, action)
+    after, out, fault = _trace("step", env.step, key, state, action)
     yield from fault
     if not fault:
         yield from _timestep_shape("step", spec, out)
@@ -95,13 +95,13 @@ def shape_faults(env: Any) -> Iterator[str]:
                 "keep structure, shapes and dtypes the same so that a scan can carry it"
             )
     for name, policy in env.scripted.items():
-        chosen, _, fault = _trace(f"scripted {name!r}", lambda s, f=policy: (f(key, s), None), state)
+        chosen, _, fault = _trace(f"scripted {name!r}", lambda k, s, f=policy: (f(k, s), None), key, state)
         yield from fault or _compare(f"scripted {name!r} returns", chosen, action)
     if env.shield is not None:
         shielded, changed, fault = _trace("shield", env.shield, state, action)
         yield from fault or _compare("shield returns", shielded, action)
-        flag = jax.ShapeDtypeStruct((spec.num_agents,), bool)
-        yield from fault or _compare("shield returns 'changed'", changed, flag)
+        if not fault:
+            yield from _compare("shield returns 'changed'", changed, jax.ShapeDtypeStruct((spec.num_agents,), bool))
     yield from _physics_shapes(env)
 
 
@@ -121,23 +121,20 @@ def _physics_shapes(env: Any) -> Iterator[str]:
 
 
 def _trace(name: str, function: Callable, *arguments: Any) -> tuple[Any, Any, list[str]]:
-    """Shapes of the function's two results under jit and vmap, or why it has none."""
-    lead = jax.tree.map(lambda a: jax.ShapeDtypeStruct((1, *a.shape), a.dtype), arguments)
+    """Shapes of the function's two results, traced under vmap, or why it has none."""
+    batched = jax.tree.map(lambda a: jax.ShapeDtypeStruct((1, *a.shape), a.dtype), arguments)
     try:
-        if arguments:
-            jax.eval_shape(jax.vmap(function), *lead)
-        first, second = jax.eval_shape(function, *arguments)
+        first, second = jax.eval_shape(jax.vmap(function), *batched)
     except Exception as error:  # an author's code may raise anything
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else "no message"
-        return (
-            None,
-            None,
-            [
-                f"{name} fails under jit and vmap ({type(error).__name__}: {reason}); "
-                "branch with jnp.where or lax.cond, not on values, and return what the contract says"
-            ],
-        )
+        remedy = "branch with jnp.where or lax.cond, not on values, and return what the contract says"
+        return None, None, [f"{name} fails under jit and vmap ({describe(error)}); {remedy}"]
+    first, second = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), (first, second))
     return first, second, []
+
+
+def describe(error: Exception) -> str:
+    """Its type and the first line of its message."""
+    return f"{type(error).__name__}: {[*str(error).strip().splitlines(), 'no message'][0]}"
 
 
 def _action_shape(spec: EnvSpec) -> HybridAction:
