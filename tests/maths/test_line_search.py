@@ -1,68 +1,50 @@
-"""Backtracking: the first acceptable fraction, how often it looks, and exact restoration."""
-
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
-from trident.maths.line_search import line_search, move
+from trident.maths.line_search import first_accepted
 
-
-def search(limit, enabled=True, backtracks=5):
-    def accept(fraction):
-        return fraction <= limit, {"seen": fraction, "score": 2.0 * fraction}
-
-    return line_search(accept, enabled, backtracks, 0.5)
+OLD = {"w": jnp.array([1.0, -0.0, 3e-38]), "index": jnp.int32(-1)}
 
 
-run = jax.jit(search, static_argnames="backtracks")
+@jax.jit
+def search(threshold, first, last):
+    def attempt(index):
+        return index >= threshold, {"w": jnp.full(3, jnp.nan) * (index + 1), "index": index}
+
+    return first_accepted(attempt, OLD, first, last)
 
 
-def test_takes_the_first_acceptable_fraction():
-    for limit, want in ((2.0, 1.0), (1.0, 1.0), (0.6, 0.5), (0.07, 0.0625)):
-        fraction, aux = run(limit)
-        assert float(fraction) == want
-        assert float(aux["seen"]) == want
-        assert float(aux["score"]) == 2.0 * want
+@pytest.mark.parametrize(("threshold", "first", "last", "expected"), [(3, 0, 8, 3), (0, 5, 8, 5), (7, 0, 8, 7)])
+def test_takes_the_first_that_is_accepted(threshold, first, last, expected):
+    assert search(threshold, first, last)["index"] == expected
 
 
-def test_gives_exactly_zero_when_nothing_is_acceptable():
-    fraction, aux = run(0.06)
-    assert float(fraction) == 0.0
-    assert float(aux["seen"]) == 0.0625  # the last of 1, 1/2, 1/4, 1/8, 1/16
-    assert float(run(jnp.nan)[0]) == 0.0
-    assert float(run(2.0, backtracks=0)[0]) == 0.0
+@pytest.mark.parametrize(("first", "last"), [(0, 8), (8, 8), (9, 8)])
+def test_without_an_accepted_candidate_the_old_bits_come_back(first, last):
+    result = search(100, first, last)
+    assert result["index"] == -1
+    np.testing.assert_array_equal(np.asarray(result["w"]).view(np.uint32), np.asarray(OLD["w"]).view(np.uint32))
 
 
-def test_disabled_looks_at_nothing():
-    fraction, aux = run(2.0, enabled=False)
-    assert float(fraction) == 0.0
-    assert float(aux["seen"]) == 0.0
+def test_stops_at_the_first_acceptance():
+    calls = []
 
+    def attempt(index):
+        jax.debug.callback(lambda i: calls.append(int(i)), index)
+        return index == 2, {"w": jnp.zeros(3), "index": index}
 
-def test_stops_looking_once_accepted():
-    looked = []
-
-    def accept(fraction):
-        jax.debug.callback(lambda f: looked.append(float(f)), fraction)
-        return fraction < 0.4, ()
-
-    line_search(accept, True, 10, 0.5)
+    jax.block_until_ready(first_accepted(attempt, OLD, 0, 9))
     jax.effects_barrier()
-    assert looked == [1.0, 0.5, 0.25]
+    assert sorted(calls) == [0, 1, 2]
 
 
-def test_every_seed_of_a_batch_has_its_own_fraction():
-    fraction, aux = jax.jit(jax.vmap(search))(jnp.array([0.3, 2.0, 0.01]))
-    np.testing.assert_array_equal(fraction, [0.25, 1.0, 0.0])
-    np.testing.assert_array_equal(aux["seen"], [0.25, 1.0, 0.0625])
+def test_each_row_of_a_vmap_stops_on_its_own():
+    result = jax.vmap(lambda t: search(t, 0, 8))(jnp.array([0, 5, 100]))
+    np.testing.assert_array_equal(result["index"], [0, 5, -1])
 
 
-def test_fraction_zero_restores_the_same_bits():
-    params = {"w": jnp.array([-0.0, 1e-42, 3.0, -7.5]), "b": jnp.array([[0.1]])}
-    wild = {"w": jnp.array([1.0, jnp.nan, jnp.inf, -jnp.inf]), "b": jnp.array([[jnp.nan]])}
-    fraction, _ = run(0.0)
-    restored = jax.jit(move)(params, wild, fraction)
-    for old, new in zip(jax.tree.leaves(params), jax.tree.leaves(restored), strict=True):
-        assert np.asarray(old).tobytes() == np.asarray(new).tobytes()
-    moved = move(params, {"w": jnp.ones(4), "b": jnp.ones((1, 1))}, jnp.array(0.5))
-    np.testing.assert_allclose(moved["w"], np.asarray(params["w"]) + 0.5)
+def test_nan_is_not_accepted():
+    result = first_accepted(lambda i: (jnp.nan > 0.0 * i, OLD | {"index": i}), OLD, 0, 3)
+    assert result["index"] == -1

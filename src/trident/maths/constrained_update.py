@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from trident.maths import hybrid
 from trident.maths.constrained_step import constrained_step, joint_clip, recovery, single_clip
 from trident.maths.fisher import conjugate_gradient, fisher_product
+from trident.maths.line_search import first_accepted
 
 REJECTED, TRUST_REGION, RECOVERY = 0, 1, 2
 
@@ -45,7 +45,7 @@ class UpdateInfo(NamedTuple):
     fraction: Float[Array, ""]  # of the step that the line search accepted
     share: Float[Array, ""]  # of the demanded decreases that the trust region could grant
     kl: Float[Array, ""]
-    change: Float[Array, "1+K"]  # of every surrogate
+    change: Float[Array, "J"]  # of every surrogate
 
 
 class Candidate(NamedTuple):
@@ -53,14 +53,14 @@ class Candidate(NamedTuple):
     kind: Int[Array, ""]
     fraction: Float[Array, ""]
     kl: Float[Array, ""]
-    change: Float[Array, "1+K"]
+    change: Float[Array, "J"]
 
 
 def constrained_update(
     rule: UpdateRule,
     theta: Float[Array, "D"],
-    gradients: Float[Array, "1+K D"],
-    surrogates: Callable[[Float[Array, "D"]], Float[Array, "1+K"]],
+    gradients: Float[Array, "J D"],
+    surrogates: Callable[[Float[Array, "D"]], Float[Array, "J"]],
     dist: Callable[[Float[Array, "D"]], hybrid.HybridDist],
     mask: Bool[Array, "B M"],
     used: Bool[Array, "M P"],
@@ -111,24 +111,3 @@ def _way_back(
     if rule.recovery == "paper":
         return -rule.recovery_rate * jnp.where(budget < 0, 1.0, 0.0) @ gradients[1:], True
     return recovery(gram, budget, rule.delta).weights @ natural, True
-
-
-def first_accepted(
-    attempt: Callable[[Int[Array, ""]], tuple[Bool[Array, ""], Candidate]],
-    nothing: Candidate,
-    first: Int[Array, ""],
-    last: Int[Array, ""],
-) -> Candidate:
-    """The first candidate of `first` .. `last` - 1 that is accepted, or `nothing`, bit for bit. NaN is not accepted."""
-
-    def searching(carry: tuple[Array, Array, Candidate]) -> Array:
-        index, found, _ = carry
-        return ~found & (index < last)
-
-    def try_next(carry: tuple[Array, Array, Candidate]) -> tuple[Array, Array, Candidate]:
-        index, _, _ = carry
-        found, candidate = attempt(index)
-        return index + 1, found, jax.tree.map(lambda new, old: jnp.where(found, new, old), candidate, nothing)
-
-    start = (jnp.asarray(first, jnp.int32), jnp.bool_(False), nothing)
-    return jax.lax.while_loop(searching, try_next, start)[2]

@@ -1,4 +1,4 @@
-"""Backtracking along a step, compiled."""
+"""Trying candidates one after another, compiled."""
 
 from __future__ import annotations
 
@@ -7,38 +7,26 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Int
 
-Accept = Callable[[Float[Array, ""]], tuple[Bool[Array, ""], Any]]
+Attempt = Callable[[Int[Array, ""]], tuple[Bool[Array, ""], Any]]
 
 
-def line_search(
-    accept: Accept, enabled: bool | Bool[Array, ""], backtracks: int, ratio: float
-) -> tuple[Float[Array, ""], Any]:
-    """(fraction, aux) of the first accepted candidate among ratio^j, j = 0 .. backtracks - 1.
+def first_accepted(attempt: Attempt, nothing: Any, first: int | Int[Array, ""], last: int | Int[Array, ""]) -> Any:
+    """The first of the candidates `first` .. `last` - 1 that is accepted; otherwise `nothing`, bit for bit.
 
-    `accept(fraction)` says whether old + fraction * step will do, and returns whatever it computed on the way. If no
-    candidate is accepted the fraction is exactly 0, and aux is that of the last one tried; if `enabled` is False
-    nothing is tried and aux is zeros. A candidate whose test is NaN is not accepted.
+    `attempt(index)` returns whether the candidate will do, and the candidate (a pytree like `nothing`). It is compiled
+    once, however many kinds of candidates the index stands for. A test that is NaN does not accept.
     """
-    ok, aux = jax.eval_shape(accept, jnp.ones(()))
-    empty = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), aux)
 
-    def searching(carry: tuple[Array, Array, Array, Any]) -> Array:
-        tried, _, done, _ = carry
-        return ~done & (tried < backtracks)
+    def searching(carry: tuple[Array, Array, Any]) -> Array:
+        index, found, _ = carry
+        return ~found & (index < last)
 
-    def attempt(carry: tuple[Array, Array, Array, Any]) -> tuple[Array, Array, Array, Any]:
-        tried, fraction, _, _ = carry
-        done, aux = accept(fraction)
-        return tried + 1, jnp.where(done, fraction, fraction * ratio), done, aux
+    def try_next(carry: tuple[Array, Array, Any]) -> tuple[Array, Array, Any]:
+        index, _, _ = carry
+        found, candidate = attempt(index)
+        return index + 1, found, jax.tree.map(lambda new, old: jnp.where(found, new, old), candidate, nothing)
 
-    # one loop body, so `accept` is compiled once; nothing is tried when the first `done` is already True
-    start = (jnp.zeros((), int), jnp.ones(()), ~jnp.asarray(enabled, ok.dtype), empty)
-    tried, fraction, done, aux = jax.lax.while_loop(searching, attempt, start)
-    return jnp.where(done & (tried > 0), fraction, 0.0), aux
-
-
-def move(params: Any, step: Any, fraction: Float[Array, ""]) -> Any:
-    """params + fraction * step; with fraction 0 the very same bits, whatever `step` holds (-0.0, inf and NaN)."""
-    return jax.tree.map(lambda p, s: jnp.where(fraction == 0, p, p + fraction.astype(p.dtype) * s), params, step)
+    start = (jnp.asarray(first, jnp.int32), jnp.bool_(False), nothing)
+    return jax.lax.while_loop(searching, try_next, start)[2]

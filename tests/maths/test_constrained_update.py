@@ -1,0 +1,108 @@
+"""One agent's constrained update on a policy without observations, where everything can be computed by hand."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from trident.maths import hybrid
+from trident.maths.constrained_update import RECOVERY, REJECTED, TRUST_REGION, UpdateRule, constrained_update
+from trident.maths.hybrid import HybridDist
+
+B, M, P = 4, 2, 1
+MASK, USED, WEIGHT = jnp.ones((B, M), bool), jnp.ones((M, P), bool), jnp.full(B, 1.0 / B)
+RULE = UpdateRule(delta=0.01, damping=1e-6)
+
+
+def dist(theta):
+    """theta = (logits [2], means [2]); unit standard deviation."""
+    tile = lambda x: jnp.broadcast_to(x, (B, *x.shape))  # noqa: E731
+    return HybridDist(tile(theta[:2]), tile(theta[2:, None]), jnp.zeros((B, M, P)))
+
+
+def linear(directions):
+    """Surrogates that are exactly linear in theta."""
+    return lambda start: lambda theta: jnp.asarray(directions) @ (theta - start)
+
+
+@partial(jax.jit, static_argnums=(0,))
+def update(rule, directions, budget, bend=0.0):
+    theta = jnp.array([0.2, -0.1, 0.3, 0.0])
+    change = linear(directions)(theta)
+    bent = lambda t: change(t) + bend * jnp.sum((t - theta) ** 2)  # noqa: E731
+    new, info = constrained_update(rule, theta, directions, bent, dist, MASK, USED, WEIGHT, budget)
+    kl = jnp.sum(WEIGHT * hybrid.kl(dist(theta), dist(new), MASK, USED))
+    return theta, new, info, kl
+
+
+G = [0.0, 0.0, 1.0, 1.0]
+
+
+def test_without_constraints_the_step_fills_the_trust_region():
+    _, _, info, kl = update(RULE, jnp.array([G]), jnp.zeros(0))
+    assert info.kind == TRUST_REGION
+    assert info.fraction == 1.0
+    np.testing.assert_allclose(kl, RULE.delta, rtol=0.05)
+    np.testing.assert_allclose(info.kl, kl, rtol=1e-5)
+
+
+def test_budget_is_spent_exactly_when_it_binds():
+    _, _, info, _ = update(RULE, jnp.array([G, [0.0, 0.0, 1.0, 0.0]]), jnp.array([0.01]))
+    np.testing.assert_allclose(info.change[1], 0.01, rtol=1e-3)
+    assert info.change[0] > 0.01  # the other mean is free
+
+
+def test_first_update_of_an_unsafe_policy_already_asks_for_a_decrease():
+    _, _, info, _ = update(RULE, jnp.array([G, G]), jnp.array([-0.02]))
+    assert info.kind == TRUST_REGION
+    np.testing.assert_allclose(info.change[1], -0.02, rtol=0.02)
+
+
+def test_impossible_demands_are_clipped_together():
+    _, _, info, kl = update(RULE, jnp.array([G, [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]]), jnp.array([-1.0, -1.0]))
+    assert 0.0 < info.share < 1.0
+    assert (info.change[1:] < 0).all()
+    assert kl <= RULE.slack * RULE.delta
+
+
+def test_failed_line_search_restores_the_old_bits():
+    theta, new, info, _ = update(RULE, jnp.array([G]), jnp.zeros(0), bend=-1e6)
+    assert info.kind == REJECTED
+    np.testing.assert_array_equal(theta, new)
+    assert info.kl == 0.0
+    np.testing.assert_array_equal(info.change, 0.0)
+
+
+@pytest.mark.parametrize(("how", "kind"), [("natural", RECOVERY), ("none", REJECTED), ("paper", RECOVERY)])
+def test_recovery_when_the_constrained_step_cannot_be_taken(how, kind):
+    """The reward's direction makes the violated cost explode, whatever the step's length: only the pure way back is
+    left. It lowers the violated cost and keeps the satisfied one within its budget."""
+    rule = RULE._replace(recovery=how)
+    theta = jnp.array([0.2, -0.1, 0.3, 0.0])
+    directions = jnp.array([[0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 1.0, 0.0], [1.0, 0.0, -1.0, 0.0]])
+
+    def change(t):
+        return directions @ (t - theta) + jnp.array([0.0, 1e7, 0.0]) * (t[3] - theta[3]) ** 2
+
+    go = jax.jit(lambda: constrained_update(rule, theta, directions, change, dist, MASK, USED, WEIGHT, BUDGET))
+    new, info = go()
+    assert info.kind == kind
+    if how == "none":
+        np.testing.assert_array_equal(new, theta)
+    if how == "natural":
+        assert info.change[1] < -1e-3
+        assert info.change[2] <= BUDGET[1] + 1e-5
+        assert info.kl <= RULE.slack * RULE.delta
+    if how == "paper":  # the printed step: plain gradient of the violated cost, whatever it does to the other
+        np.testing.assert_allclose(new - theta, -rule.recovery_rate * directions[1], atol=1e-6)
+
+
+BUDGET = jnp.array([-0.05, 0.01])
+
+
+def test_nan_in_a_gradient_leaves_the_parameters_alone():
+    theta, new, info, _ = update(RULE, jnp.array([[jnp.nan, 0.0, 1.0, 1.0], G]), jnp.array([0.1]))
+    np.testing.assert_array_equal(theta, new)
+    assert info.kind == REJECTED
