@@ -16,8 +16,6 @@ import numpy as np
 
 from trident.errors import TridentError
 from trident.report import records as recording
-from trident.report.figures import draw_figures
-from trident.report.movie import write_chart, write_frame, write_gif
 from trident.report.progress import Progress, progress_for
 from trident.report.tables import result_table
 from trident.rollout import Policy
@@ -97,6 +95,8 @@ def default_folder(setup: Setup) -> Path:
 
 def _finish(outcome: session.Outcome) -> Run:
     run = Run(outcome.setup, outcome.out, outcome.state, outcome.rounds, outcome.stopped_by)
+    from trident.report.figures import draw_figures  # matplotlib takes a second to import
+
     if run.stopped_by is None:
         if run.setup.settings.eval_episodes:
             run.evaluate(run.setup.settings.eval_episodes, write=True)
@@ -125,6 +125,8 @@ def render(
 
     `states` are the private states of the whole episode [T + 1, ...] as NumPy arrays: a drawing may show trails.
     """
+    from trident.report.movie import write_chart, write_frame, write_gif  # matplotlib takes a second to import
+
     episode = play(env, policy, jax.random.fold_in(jax.random.key(seed), RENDER_STREAM), steps, shielded)
     spec, out = spec or env.spec, episode.steps
     folder.mkdir(parents=True, exist_ok=True)

@@ -66,13 +66,8 @@ def _names(options: type, prefix: str) -> typing.Iterator[str]:
 
 
 def _first_message(box: str) -> str:
-    """The text of tyro's error box up to its first rule."""
-    words = []
-    for line in re.sub(r"\x1b\[[0-9;]*m", "", box).splitlines():
-        inside = line.strip().strip("│").strip()
-        if line.lstrip().startswith("╭") or not inside:
-            continue
-        if set(inside) <= set("─╰╯"):
-            break
-        words.append(inside)
-    return " ".join(words) or "the arguments cannot be understood"
+    """What tyro's error box says first. In Unicode its title is part of the frame, in ASCII a line of its own."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", box).strip()
+    parts = [" ".join(part.replace("│", " ").split()) for part in re.split(r"(?m)^.*[─-]{6,}.*$", text)]
+    parts = [part for part in parts if part]
+    return next(iter(parts if text.startswith("╭") else parts[1:]), "the arguments cannot be understood")

@@ -71,7 +71,8 @@ def _env_and_algo(argv: list[str]) -> tuple[str, str]:
         if not word.startswith("-") and not after_option:
             free.append(word)
         after_option = word.startswith("--") and "=" not in word
-    names = free or [w for w in argv if w in ENVS]
+    before = ["", *argv]
+    names = free or [word for i, word in enumerate(argv) if word in ENVS and before[i] != "--algo"]
     if names:
         return names[0], algo
     if asked_for_help:

@@ -124,7 +124,8 @@ def mode_panels(run: dict[str, Any], records: list[Record]) -> list[Panel]:
         if len(found) <= len(COLOURS):
             colours = list(COLOURS[: len(found)])
         ax.stackplot(steps, *(shares[i] for i in order), labels=[found[i] for i in order], colors=colours, alpha=0.9)
-        ax.set(ylim=(0, 1), xlim=(steps[0], steps[-1]))
+        ax.set_ylim(0, 1)
+        ax.margins(x=0)
         ax.set_title("share of modes")
         ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), ncols=1 + len(found) // 14)
 

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import re
+import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -192,7 +193,7 @@ def _read_tree(path: Path, manifest: dict[str, Any], template: Any) -> Any:
         saved = {leaf["path"]: (i, leaf) for i, leaf in enumerate(manifest["leaves"])}
         with np.load(path, allow_pickle=False) as arrays:
             leaves = [_read_leaf(arrays, saved, name, leaf) for name, leaf in _leaves(template)]
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
         raise Corrupt("its payload cannot be read") from error
     return jax.tree.unflatten(jax.tree.structure(template), leaves)
 

@@ -100,7 +100,6 @@ def _newly_diverged(
 
 
 def divergence(seed: str, what: dict[str, Any]) -> str:
-    return (
-        f"seed {seed} diverged at round {what['round']}: {what['quantity']} is not finite; "
-        "frozen at its last good state"
-    )
+    """One clause for the user: which seed, when and why."""
+    verb = "are" if what["quantity"].endswith("s") else "is"
+    return f"seed {seed} diverged at round {what['round']}: {what['quantity']} {verb} not finite"

@@ -45,7 +45,8 @@ class Outcome(NamedTuple):
 class Machine(NamedTuple):
     """The compiled parts of a run, over all its seeds."""
 
-    init: Callable[[], tuple[RunState, dict[str, Any]]]
+    init: Callable[[Any], tuple[RunState, dict[str, Any]]]
+    """Keys of the seeds -> (first state, what a safe start measured)"""
     round: Callable[[RunState, Any], tuple[RunState, dict[str, Any]]]
     template: RunState  # shapes and dtypes
 
@@ -99,17 +100,17 @@ def _program(setup: Setup) -> Any:
 def build(setup: Setup) -> Machine:
     """Compile the round over all seeds. It is compiled ahead, so that a second compilation cannot happen."""
     enable_compilation_cache()
-    one, keys = _program(setup), seed_keys(setup)
-    template = jax.eval_shape(jax.vmap(one.init), keys)
-    _check_memory(setup, template)
+    one = _program(setup)
+    template = jax.eval_shape(jax.vmap(one.init), seed_keys(setup))
     step = jax.jit(jax.vmap(one.round, in_axes=(0, None)), donate_argnums=0)
     compiled = step.lower(template, jax.ShapeDtypeStruct((), jnp.int32)).compile()
 
-    def init() -> tuple[RunState, dict[str, Any]]:
-        state = jax.jit(jax.vmap(one.init))(keys)
-        if setup.settings.warm_start is None:
-            return state, {}
-        return jax.jit(jax.vmap(warm_start(setup)))(state, keys)
+    start = jax.jit(jax.vmap(one.init))
+    prepare = None if setup.settings.warm_start is None else jax.jit(jax.vmap(warm_start(setup)))
+
+    def init(keys: Any) -> tuple[RunState, dict[str, Any]]:
+        state = start(keys)
+        return (state, {}) if prepare is None else prepare(state, keys)
 
     return Machine(init, lambda state, index: compiled(state, jnp.int32(index)), template)
 
@@ -120,7 +121,7 @@ def enable_compilation_cache() -> None:
         return
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     jax.config.update("jax_compilation_cache_dir", str(Path(home) / "trident" / "xla"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
 def _check_memory(setup: Setup, template: RunState) -> None:
@@ -188,7 +189,7 @@ def _begin(setup: Setup, out: Path, machine: Machine, progress: Progress, fresh:
                 f"{path} ends at round {last['round']}, before the checkpoint of round {found.round}: put it back"
             )
         return found.tree, last, found.round
-    state, measured = machine.init()
+    state, measured = machine.init(seed_keys(setup))
     last = first_record()
     recording.truncate(path, -1)
     if measured:
@@ -212,7 +213,7 @@ def _rounds(
         env_steps = (last["round"] + 1) * setup.steps_per_round
         record = make_record(setup.spec, setup.seeds, metrics, env_steps, time.monotonic() - began, last)
         for seed in record["diverged"].keys() - last["diverged"].keys():
-            progress.say(divergence(seed, record["diverged"][seed]))
+            progress.say(f"{divergence(seed, record['diverged'][seed])}; frozen at its last good state")
         last = record
         journal.writer.append(record)
         journal.board.write(record)
@@ -232,7 +233,7 @@ def _stop_if_all_diverged(journal: _Journal, record: Record) -> None:
         return
     seed, what = max(record["diverged"].items(), key=lambda item: item[1]["round"])
     raise TridentError(
-        f"every seed has diverged (seed {seed} at round {what['round']}: {what['quantity']} is not finite); "
+        f"every seed has diverged ({divergence(seed, what)}); "
         f"their last good states are in {journal.out / 'checkpoints'}"
     )
 
