@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Array, Bool, Float, Int
 
+from trident.maths.returns import explained_variance
 from trident.nets import mlp_apply, mlp_init
 from trident.types import ActionSpec, HybridAction, Physics, Transition, encode_params
 
@@ -170,20 +170,24 @@ def td_targets(target: Critics, fit: PhysicsFit, batch: CriticBatch, discount: f
 def td_step(
     critics: Critics, target: Critics, opt: Any, adam: Any, fit: PhysicsFit, batch: CriticBatch,
     discount: float, rate: float,
-) -> tuple[Critics, Critics, Any, Float[Array, "J"]]:  # fmt: skip
+) -> tuple[Critics, Critics, Any, dict[str, Float[Array, "J"]]]:  # fmt: skip
     """One minibatch: mean squared TD error of the sum, in units u; then the target networks follow at `rate`."""
     y = td_targets(target, fit, batch, discount)
     goal = jax.lax.stop_gradient((y - batch.q_phys) / fit.unit)
 
     def loss(c: Critics) -> tuple[Any, Any]:
         error = residual(c, batch.x) - goal
-        return jnp.mean(jnp.sum(error**2, axis=-1)), jnp.mean(error**2, axis=tuple(range(error.ndim - 1)))
+        return jnp.mean(jnp.sum(error**2, axis=-1)), error
 
-    grads, per_signal = jax.grad(loss, has_aux=True)(critics)
+    grads, error = jax.grad(loss, has_aux=True)(critics)
+    measures = {
+        "critic_loss": jnp.mean(error**2, axis=0),
+        "explained_variance": explained_variance(y - fit.unit * error, y, axis=0),
+    }
     updates, opt = adam.update(grads, opt, critics)
-    critics = optax.apply_updates(critics, updates)
+    critics = jax.tree.map(jnp.add, critics, updates)
     target = jax.tree.map(lambda t, c: t + rate * (c - t), target, critics)
-    return critics, target, opt, per_signal
+    return critics, target, opt, measures
 
 
 def batch_of(

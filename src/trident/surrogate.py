@@ -31,6 +31,10 @@ class Scene(NamedTuple):
     alive: Array  # [B, N]
     gumbel: Float[Array, "B N M"]
     noise: Float[Array, "B N P"]
+    mode: Int[Array, "B N"]  # what was really done there, and how likely it was
+    raw: Float[Array, "B N P"]
+    log_prob: Float[Array, "B N"]
+    advantage: Float[Array, "B J"]  # W, zero for the purely pathwise surrogate
 
 
 class Joint(NamedTuple):
@@ -76,6 +80,22 @@ def choose(
     return Choice(weight, sample, unit)
 
 
+def through_advantages(
+    used: Any, scene: Scene, agent: Any, others_log_prob: Float[Array, "B N"], actor: Any
+) -> Float[Array, "B J"]:
+    """rho_i M W: agent i's ratio on the actions of the rollout, times M, those of all others as they are now."""
+    log_prob = hybrid.log_prob(
+        actor_apply(actor, scene.obs[:, agent]),
+        scene.mode_mask[:, agent],
+        used,
+        scene.mode[:, agent],
+        scene.raw[:, agent],
+    )
+    drift = jnp.where(scene.alive, others_log_prob - scene.log_prob, 0.0).at[:, agent].set(0.0)
+    ratio = jnp.exp(log_prob - scene.log_prob[:, agent] + jnp.sum(drift, axis=-1))
+    return ratio[:, None] * scene.advantage
+
+
 def through_critics(
     critics: Critics,
     fit: PhysicsFit,
@@ -115,7 +135,7 @@ def through_critics(
         x, back = jax.vjp(networks_input, choice)
         learned, dq_dx = _residual_slopes(critics, x)
         learned, dq_dx = learned * fit.unit, dq_dx * fit.unit[:, None, None, None]
-        closed, dclosed = phys(choice.unit), _physics_slopes(phys, choice.unit)
+        closed, dclosed = _physics_slopes(phys, choice.unit)
         out, pull = jax.vjp(total, choice, learned, closed)
 
         def of_signal(j: Array) -> Choice:
@@ -132,7 +152,7 @@ def through_critics(
 
 
 def _residual_slopes(critics: Critics, x: Array) -> tuple[Array, Array]:
-    """Q_res [B, R, J] and d Q_res,j / dx [J, B, R, X]: rows are independent, so the gradient of the sum is all of them."""
+    """Q_res [B, R, J] and d Q_res,j / dx [J, B, R, X]. Rows are independent: the gradient of the sum is all of them."""
     value_and_slope = lambda net: jax.value_and_grad(lambda y: _summed(net, y), has_aux=True)(x)  # noqa: E731
     (_, reward), d_reward = value_and_slope(critics.reward)
     if critics.cost is None:
@@ -167,12 +187,16 @@ def _physics_of_modes(
     return jax.vmap(per_state, in_axes=(0, 0, None, 0))(state, action, modes, unit)
 
 
-def _physics_slopes(phys: Any, unit: Array) -> Array:
-    """d Q_phys,j / d unit, [J, B, M, P]: one forward derivative per parameter, since rows are independent."""
+def _physics_slopes(phys: Any, unit: Array) -> tuple[Array, Array]:
+    """Q_phys [B, M, J] and d Q_phys,j / d unit [J, B, M, P]: one forward derivative per parameter, since rows are
+    independent; the value is computed along with them."""
 
-    def along(p: Array) -> Array:
+    def along(p: Array) -> tuple[Array, Array]:
         tangent = jnp.zeros_like(unit).at[..., p].set(1.0)
-        return jax.jvp(phys, (unit,), (tangent,))[1]  # [B, M, J]
+        return jax.jvp(phys, (unit,), (tangent,))
 
-    slopes = jax.vmap(along, out_axes=-1)(jnp.arange(unit.shape[-1]))  # [B, M, J, P]
-    return jnp.moveaxis(slopes, 2, 0)
+    if unit.shape[-1] == 0:
+        closed = phys(unit)
+        return closed, jnp.zeros((closed.shape[-1], *unit.shape))
+    closed, slopes = jax.vmap(along, out_axes=(None, -1))(jnp.arange(unit.shape[-1]))
+    return closed, jnp.moveaxis(slopes, 2, 0)

@@ -156,10 +156,9 @@ def _agent_batches(roll: Transition, advantage: Any) -> AgentBatch:
 
     num_agents = roll.alive.shape[-1]
     shared = jnp.broadcast_to(advantage.reshape(1, -1), (num_agents, advantage.size))
-    return AgentBatch(
-        *(by_agent(x) for x in (roll.obs, roll.mode_mask, roll.alive, roll.action.mode)),
-        by_agent(roll.extras["raw"]), by_agent(roll.extras["log_prob"]), shared,
-    )  # fmt: skip
+    done = roll.action.mode, roll.extras["raw"], roll.extras["log_prob"]
+    seen = AgentBatch(roll.obs, roll.mode_mask, roll.alive, *done, advantage=roll.alive)
+    return jax.tree.map(by_agent, seen)._replace(advantage=shared)
 
 
 def _log_prob(actor: Any, batch: AgentBatch, used: Any) -> Any:
@@ -256,9 +255,9 @@ def _fit_critic(
 def _track(stats: Any, critic: Any, target: Any, rate: float = 0.1) -> tuple[Any, Any]:
     """Moving mean and variance of the returns; rescaling the output layer keeps predictions from jumping (PopArt)."""
     mean, var, count = stats
-    rate = jnp.maximum(rate, 1.0 / (count + 1.0))
-    new_mean = mean + rate * (jnp.mean(target) - mean)
-    new_var = jnp.maximum((1 - rate) * var + rate * jnp.mean((target - new_mean) ** 2), 1e-6)
+    weight = jnp.maximum(rate, 1.0 / (count + 1.0))
+    new_mean = mean + weight * (jnp.mean(target) - mean)
+    new_var = jnp.maximum((1 - weight) * var + weight * jnp.mean((target - new_mean) ** 2), 1e-6)
     shrink = jnp.sqrt(var / new_var)
     out = critic[-1]
     out = {"w": out["w"] * shrink, "b": out["b"] * shrink + (mean - new_mean) / jnp.sqrt(new_var)}

@@ -6,7 +6,7 @@
     4     Jacobians at tau and tau_0 (STGC)               surrogate.choose, by name in maths.discrete_gradient
     8-9   TD on phi_res and psi_k                         _learn_critics
     10-15 agents one after another                        _learn_policies
-    11    advantages of the reward and of the costs       surrogate.through_critics (pathwise), _advantages (score)
+    11    advantages of the reward and of the costs       surrogate.through_critics, surrogate.through_advantages
     12-14 trust-region step or recovery                   maths.constrained_update
     16    annealing of tau                                temperature
 
@@ -16,7 +16,7 @@ recovery="paper", agent_order="fixed", anneal="paper". docs/trident.md says why.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -26,12 +26,14 @@ from jax.flatten_util import ravel_pytree
 
 from trident import critics as pirc
 from trident import replay as replays
+from trident.imitate import imitate
 from trident.maths import hybrid
 from trident.maths.constrained_update import UpdateRule, constrained_update
 from trident.maths.discrete_gradient import default_estimator
+from trident.maths.returns import gae
 from trident.nets import act, actor_apply, actors_apply, actors_init
-from trident.surrogate import Scene, act_with_noise, choose, through_critics
-from trident.types import Algorithm, Data, DataPlan, EnvSpec, HybridAction, Metrics, Physics, Transition
+from trident.surrogate import Scene, act_with_noise, choose, through_advantages, through_critics
+from trident.types import Algorithm, Data, DataPlan, EnvSpec, Metrics, Physics, Transition, encode_params
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,11 @@ class TridentConfig:
     target_rate: float = 0.01
     """Rate at which target networks follow."""
 
+    source: Literal["pathwise", "score", "both"] = "pathwise"
+    """Ascent direction: pathwise through the critics; score: likelihood ratio times GAE; both: pathwise plus the score
+    of what the critics leave unexplained, which removes their bias at the price of variance."""
+    gae_lambda: float = 0.95
+    """Decay of the advantage estimator's traces (score, both)."""
     updates: int = 4
     """Passes over the agents per round (U)."""
     policy_batch: int = 1024
@@ -99,6 +106,10 @@ class TridentConfig:
     """Order in which the agents are updated."""
     entropy: float = 0.0
     """Weight of the policy's entropy in the reward surrogate."""
+    warm_steps: int = 1500
+    """Imitation minibatches of a safe start (--warm-start), and half as many for the critics."""
+    warm_log_std: float = -1.6
+    """Log standard deviation after a safe start: exploration that a feasible policy survives."""
     cg_steps: int = 10
     """Conjugate-gradient steps."""
     damping: float = 0.01
@@ -139,12 +150,31 @@ def make(config: TridentConfig, spec: EnvSpec, physics: Physics | None = None) -
         state = state._replace(rounds=state.rounds + 1)
         return state, physics_metrics | critic_metrics | policy_metrics
 
+    def prepare(state: TridentState, roll: Transition, key: Any) -> tuple[TridentState, Metrics]:
+        actor_key, critic_key = jax.random.split(key)
+        actors, metrics = imitate(
+            state.actors, spec.action, roll, actor_key, config.warm_steps, 512, 1e-3, config.warm_log_std
+        )
+        state, _ = _fit_physics_once(config, closed, spec, state._replace(actors=actors), roll)
+        whole = replays.Replay(replays.block_of(roll), jnp.int32(roll.reward.size))
+        state, critic_metrics = _learn_critics(
+            replace(config, critic_steps=config.warm_steps // 2),
+            closed,
+            spec,
+            adam,
+            state,
+            Data(roll, whole),
+            critic_key,
+        )
+        return state._replace(rounds=jnp.int32(1)), metrics | critic_metrics
+
     return Algorithm(
         name="trident",
         plan=DataPlan(config.envs, config.steps, config.replay),
         init=init,
         act=lambda state, view, key, deterministic: act(state.actors, spec.action, view, key, deterministic),
         update=update,
+        prepare=prepare,
         config=config,
     )
 
@@ -186,13 +216,14 @@ def _learn_critics(
     batches = jax.tree.map(lambda x: x.reshape(config.critic_steps, config.critic_batch, *x.shape[1:]), batch)
 
     def step(carry: Any, minibatch: Any) -> Any:
-        critics, target, opt, error = pirc.td_step(
-            *carry, adam, state.fit, minibatch, config.discount, config.target_rate
+        critics, target, opt = carry
+        critics, target, opt, measures = pirc.td_step(
+            critics, target, opt, adam, state.fit, minibatch, config.discount, config.target_rate
         )
-        return (critics, target, opt), error
+        return (critics, target, opt), measures
 
-    (critics, target, opt), errors = jax.lax.scan(step, (state.critics, state.target, state.opt), batches)
-    metrics = {"critic_loss": jnp.mean(errors, axis=0)}
+    (critics, target, opt), measures = jax.lax.scan(step, (state.critics, state.target, state.opt), batches)
+    metrics = jax.tree.map(lambda m: jnp.mean(m, axis=0), measures)
     return state._replace(critics=critics, target=target, opt=opt), metrics
 
 
@@ -219,6 +250,8 @@ def _learn_policies(
     config: TridentConfig, physics: Physics | None, spec: EnvSpec, state: TridentState, roll: Transition,
     key: Any, fraction: Any,
 ) -> tuple[TridentState, Metrics]:  # fmt: skip
+    key, advantage_key = jax.random.split(key)
+    advantage = _advantages(config, physics, spec, state, roll, advantage_key)
     excess = jnp.mean(roll.cost, axis=(0, 1)) - training_limits(config, spec)
     budget = round_budget(config, excess)
     tau = temperature(config, fraction, state.rounds)
@@ -226,22 +259,27 @@ def _learn_policies(
     def one_pass(carry: Any, pass_key: Any) -> Any:
         actors, spent = carry
         scene_key, order_key = jax.random.split(pass_key)
-        scene = _scene(config, spec, roll, scene_key)
+        scene = _scene(config, spec, roll, advantage, scene_key)
         order = jnp.arange(spec.num_agents)
         if config.agent_order == "random":
             order = jax.random.permutation(order_key, order)
 
         def one_agent(carry: Any, agent: Any) -> Any:
             actors, spent = carry
-            actors, info = _update_agent(config, physics, spec, state, scene, actors, agent, budget - spent, tau)
-            return (actors, spent + info.change[1:]), info
+            actors, (info, agreement) = _update_agent(
+                config, physics, spec, state, scene, actors, agent, budget - spent, tau
+            )
+            return (actors, spent + info.change[1:]), (info, agreement, agent)
 
         return jax.lax.scan(one_agent, (actors, spent), order)
 
     start = (state.actors, jnp.zeros(spec.num_constraints))
-    (actors, spent), info = jax.lax.scan(one_pass, start, jax.random.split(key, config.updates))
+    (actors, spent), (info, agreement, agents) = jax.lax.scan(one_pass, start, jax.random.split(key, config.updates))
+    kl = jnp.zeros(spec.num_agents).at[agents].add(info.kl)
+    edge = jnp.abs(encode_params(spec.action, *roll.action)) > 0.98
     metrics = {
-        "kl": jnp.mean(jnp.sum(info.kl, axis=0)),
+        "kl": jnp.mean(kl),
+        "kl_agents": kl,
         "trust_region": jnp.mean(info.kind == 1, dtype=jnp.float32),
         "recovery": jnp.mean(info.kind == 2, dtype=jnp.float32),
         "rejected": jnp.mean(info.kind == 0, dtype=jnp.float32),
@@ -251,11 +289,42 @@ def _learn_policies(
         "surrogate_gain": jnp.sum(info.change[..., 0]),
         "step_fraction": jnp.mean(info.fraction),
         "temperature": tau,
+        "gradient_agreement": jnp.mean(agreement),
+        "box_edge": jnp.mean(jnp.any(edge, axis=-1), dtype=jnp.float32),
     }
     return state._replace(actors=actors), metrics
 
 
-def _scene(config: TridentConfig, spec: EnvSpec, roll: Transition, key: Any) -> Scene:
+def _advantages(
+    config: TridentConfig, physics: Physics | None, spec: EnvSpec, state: TridentState, roll: Transition, key: Any
+) -> Any:
+    """W [T, E, J] of the score part: GAE, less what the pathwise part already knows if it takes part too."""
+    num_signals = 1 + spec.num_constraints
+    if config.source == "pathwise":
+        return jnp.zeros((*roll.reward.shape, num_signals))
+
+    def q(place: Any, obs: Any, action: Any) -> Any:
+        x = pirc.critic_input(place, obs, pirc.encode_action(spec.action, *action))
+        parts = pirc.physics_parts(physics, num_signals, place, action)
+        return pirc.q_phys(state.fit, *parts, config.discount) + state.fit.unit * pirc.residual(state.critics, x)
+
+    def v(place: Any, view: Any, k: Any) -> Any:
+        """Mean over four sampled joint actions."""
+        actions = [act(state.actors, spec.action, view, one, False)[0] for one in jax.random.split(k, 4)]
+        return sum(q(place, view.obs, a) for a in actions) / len(actions)
+
+    grid = lambda f: jax.vmap(jax.vmap(f))  # noqa: E731
+    now_key, next_key = jax.random.split(key)
+    value = grid(v)(roll.state, roll.view, jax.random.split(now_key, roll.reward.shape))
+    next_value = grid(v)(roll.next_state, roll.next_view, jax.random.split(next_key, roll.reward.shape))
+    ended = roll.terminated | roll.truncated
+    advantage = gae(roll.signals, value, next_value, roll.terminated, ended, config.discount, config.gae_lambda)
+    if config.source == "both":
+        advantage -= grid(q)(roll.state, roll.obs, roll.executed) - value
+    return advantage - jnp.mean(advantage, axis=(0, 1))
+
+
+def _scene(config: TridentConfig, spec: EnvSpec, roll: Transition, advantage: Any, key: Any) -> Scene:
     """States of this round, with fresh noise."""
     row_key, gumbel_key, noise_key = jax.random.split(key, 3)
     total = roll.reward.size
@@ -264,7 +333,8 @@ def _scene(config: TridentConfig, spec: EnvSpec, roll: Transition, key: Any) -> 
     state, obs, mask, alive = (flat(x)[rows] for x in (roll.state, roll.obs, roll.mode_mask, roll.alive))
     gumbel = jax.random.gumbel(gumbel_key, mask.shape)
     noise = jax.random.normal(noise_key, (*alive.shape, spec.action.num_params))
-    return Scene(state, obs, mask, alive, gumbel, noise)
+    done = (flat(x)[rows] for x in (roll.action.mode, roll.extras["raw"], roll.extras["log_prob"], advantage))
+    return Scene(state, obs, mask, alive, gumbel, noise, *done)
 
 
 def _update_agent(
@@ -276,26 +346,45 @@ def _update_agent(
     used = jnp.asarray(spec.action.used)[agent]
     mask, weight = scene.mode_mask[:, agent], scene.alive[:, agent].astype(jnp.float32)
     weight = weight / jnp.maximum(jnp.sum(weight), 1.0)
-    joint = act_with_noise(spec.action, actors_apply(actors, scene.obs), scene)
+    everyone = actors_apply(actors, scene.obs)
     view = through_critics(
-        state.critics, state.fit, physics, spec.action, config.discount, scene, joint, agent, 1 + spec.num_constraints
-    )
+        state.critics, state.fit, physics, spec.action, config.discount, scene,
+        act_with_noise(spec.action, everyone, scene), agent, 1 + spec.num_constraints,
+    )  # fmt: skip
+    log_prob = hybrid.log_prob(everyone, scene.mode_mask, jnp.asarray(spec.action.used), scene.mode, scene.raw)
     theta, unravel = ravel_pytree(jax.tree.map(lambda x: x[agent], actors))
     policy = lambda t: choose(name, tau, config.tau_start, config.kappa, used, agent, scene, unravel(t))  # noqa: E731
     dist = lambda t: actor_apply(unravel(t), scene.obs[:, agent])  # noqa: E731
 
-    def bonus(t: Any) -> Any:
-        return config.entropy * jnp.sum(weight * hybrid.entropy(dist(t), mask, used))
+    def rest(t: Any) -> Any:
+        """What does not pass through the critics, [B, J]: the score part and the entropy."""
+        bonus = config.entropy * hybrid.entropy(dist(t), mask, used)
+        rows = jnp.zeros_like(scene.advantage).at[:, 0].set(bonus)
+        if config.source != "pathwise":
+            rows += through_advantages(used, scene, agent, log_prob, unravel(t))
+        return rows
 
     choice, pull = jax.vjp(policy, theta)
     values, slopes = view.slope(choice)
-    weighted = jax.tree.map(lambda s: s * weight.reshape(1, -1, *(1,) * (s.ndim - 2)), slopes)
-    gradients = jax.vmap(lambda c: pull(c)[0])(weighted)
-    gradients = gradients.at[0].add(jax.grad(bonus)(theta))
-    current = (weight @ values).at[0].add(bonus(theta))
+    if config.source == "score":
+        values, slopes = jax.tree.map(jnp.zeros_like, (values, slopes))
+    rest_now, pull_rest = jax.vjp(rest, theta)
+
+    def gradient(signal: Any, rows: Any) -> Any:
+        """Of surrogate `signal`, over rows weighted by `rows`."""
+        one = jax.tree.map(lambda x: x[signal] * rows.reshape(-1, *(1,) * (x.ndim - 2)), slopes)
+        return pull(one)[0] + pull_rest(jnp.zeros_like(rest_now).at[:, signal].set(rows))[0]
+
+    gradients = jax.vmap(gradient, in_axes=(0, None))(jnp.arange(1 + spec.num_constraints), weight)
+    odd = jnp.arange(weight.shape[0]) % 2
+    halves = jax.vmap(gradient, in_axes=(None, 0))(0, weight * jnp.stack([odd, 1 - odd]))
+    current = weight @ (values + rest_now)
 
     def surrogates(t: Any) -> Any:
-        return (weight @ view.value(policy(t))).at[0].add(bonus(t)) - current
+        rows = rest(t)
+        if config.source != "score":
+            rows += view.value(policy(t))
+        return weight @ rows - current
 
     rule = UpdateRule(
         delta=config.trust_region / config.updates, cg_steps=config.cg_steps, damping=config.damping,
@@ -303,7 +392,9 @@ def _update_agent(
     )  # fmt: skip
     theta, info = constrained_update(rule, theta, gradients, surrogates, dist, mask, used, weight, budget)
     actors = jax.tree.map(lambda full, one: full.at[agent].set(one), actors, unravel(theta))
-    return actors, info
+    return actors, (info, _cosine(*halves))
 
 
-__all__ = ["HybridAction", "TridentConfig", "TridentState", "make", "temperature"]
+def _cosine(a: Any, b: Any) -> Any:
+    """Agreement of the gradients of two halves of the batch: 1 without noise, about 0 when there is nothing else."""
+    return a @ b / jnp.maximum(jnp.linalg.norm(a) * jnp.linalg.norm(b), 1e-12)

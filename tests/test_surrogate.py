@@ -1,0 +1,111 @@
+"""The surrogate's hand-arranged slopes equal automatic differentiation; the exact estimator equals enumeration."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from trident import critics as pirc
+from trident import nets
+from trident.envs.probe_chain import ChainConfig, probe_chain
+from trident.maths import hybrid
+from trident.surrogate import Scene, act_with_noise, choose, through_advantages, through_critics
+
+ENV = probe_chain(ChainConfig(agents=3, modes=3, params=2, constraints=2))
+SPEC = ENV.spec
+J = 1 + SPEC.num_constraints
+AGENT, B = 1, 6
+
+
+def make_scene(key):
+    _, first = ENV.reset(key)
+    keys = jax.random.split(key, 3)
+    tile = lambda x: jnp.broadcast_to(x, (B, *x.shape))  # noqa: E731
+    shape = (B, SPEC.num_agents)
+    obs = tile(first.obs) + 0.3 * jax.random.normal(keys[0], (*shape, SPEC.obs_dim))
+    return Scene(
+        tile(first.state), obs, tile(first.mode_mask), tile(first.alive),
+        jax.random.gumbel(keys[1], (*shape, SPEC.action.num_modes)),
+        jax.random.normal(keys[2], (*shape, SPEC.action.num_params)),
+        jnp.zeros(shape, jnp.int32), jnp.zeros((*shape, SPEC.action.num_params)), jnp.zeros(shape), jnp.ones((B, J)),
+    )  # fmt: skip
+
+
+def make_world(key, physics):
+    sizes = (SPEC.num_agents, SPEC.obs_dim, (8,), SPEC.action.num_modes, SPEC.action.num_params, -0.5)
+    actors = jax.tree.map(lambda x: 3.0 * x, nets.actors_init(key, *sizes))
+    width = SPEC.num_agents * (SPEC.action.num_modes + SPEC.action.num_params)
+    size = SPEC.state_dim + SPEC.num_agents * SPEC.obs_dim + width
+    nets_ = jax.tree.map(lambda x: 3.0 * x, pirc.init(key, size, SPEC.num_constraints, (16,), (8,)))
+    fit = pirc.PhysicsFit(jnp.array([0.5, 0.3, 0.7]), jnp.array([0.1, 0.2, 0.3]), jnp.array([2.0, 1.0, 0.5]))
+    scene = make_scene(key)
+    joint = act_with_noise(SPEC.action, nets.actors_apply(actors, scene.obs), scene)
+    view = through_critics(nets_, fit, physics, SPEC.action, 0.9, scene, joint, jnp.int32(AGENT), J)
+    return actors, nets_, fit, scene, joint, view
+
+
+@pytest.mark.parametrize("physics", [ENV.physics, None], ids=["physics", "none"])
+@pytest.mark.parametrize("estimator", ["exact", "stgc"])
+def test_slopes_equal_automatic_differentiation(estimator, physics):
+    used = jnp.asarray(SPEC.action.used)[AGENT]
+
+    @jax.jit
+    def both(key):
+        actors, _, _, scene, _, view = make_world(key, physics)
+        actor = jax.tree.map(lambda x: x[AGENT], actors)
+        choice = choose(estimator, 0.5, 1.0, 2.0, used, AGENT, scene, actor)
+        value, slopes = view.slope(choice)
+        direct = jax.jacrev(lambda c: jnp.sum(view.value(c), axis=0))(choice)  # rows are independent
+        return value, view.value(choice), slopes, direct
+
+    value, value_again, slopes, direct = both(jax.random.key(1))
+    np.testing.assert_allclose(value, value_again, rtol=1e-5, atol=1e-5)
+    for mine, auto in zip(slopes, direct, strict=True):
+        np.testing.assert_allclose(mine, auto, rtol=2e-4, atol=2e-5)
+        assert np.abs(np.asarray(auto)).max() > 1e-3
+
+
+def test_exact_surrogate_equals_enumeration_over_modes():
+    """sum_m pi(m) Q(s, (m, x_m), a_-i), each Q evaluated one mode at a time through the plain critic functions."""
+    used = jnp.asarray(SPEC.action.used)[AGENT]
+
+    @jax.jit
+    def surrogate(key):
+        actors, _, _, scene, _, view = make_world(key, ENV.physics)
+        actor = jax.tree.map(lambda x: x[AGENT], actors)
+        return view.value(choose("exact", 0.5, 1.0, 2.0, used, AGENT, scene, actor))
+
+    @jax.jit
+    def enumeration(key):
+        actors, nets_, fit, scene, _, _ = make_world(key, ENV.physics)
+        dist = nets.actors_apply(actors, scene.obs)
+        probs = hybrid.mode_probs(dist.logits, scene.mode_mask)[:, AGENT]
+        total = 0.0
+        for mode in range(SPEC.action.num_modes):
+            forced = scene._replace(
+                mode_mask=scene.mode_mask.at[:, AGENT].set(jnp.arange(SPEC.action.num_modes) == mode)
+            )
+            mine = act_with_noise(SPEC.action, dist, forced)
+            action = mine.action
+            x = pirc.critic_input(scene.state, scene.obs, pirc.encode_action(SPEC.action, *action))
+            parts = jax.vmap(lambda s, a: pirc.physics_parts(ENV.physics, J, s, a))(scene.state, action)
+            q = pirc.q_phys(fit, *parts, 0.9) + fit.unit * pirc.residual(nets_, x)
+            total += probs[:, mode, None] * q
+        return total
+
+    np.testing.assert_allclose(surrogate(jax.random.key(2)), enumeration(jax.random.key(2)), rtol=1e-4, atol=1e-4)
+
+
+def test_score_part_is_the_joint_ratio_times_the_advantage():
+    used = jnp.asarray(SPEC.action.used)
+
+    @jax.jit
+    def ratio(key):
+        actors, _, _, scene, _, _ = make_world(key, None)
+        log_prob = hybrid.log_prob(nets.actors_apply(actors, scene.obs), scene.mode_mask, used, scene.mode, scene.raw)
+        moved = log_prob + 0.1 * jnp.arange(SPEC.num_agents)
+        old = scene._replace(log_prob=log_prob)
+        actor = jax.tree.map(lambda x: x[AGENT], actors)
+        return through_advantages(used[AGENT], old, AGENT, moved, actor)
+
+    np.testing.assert_allclose(ratio(jax.random.key(3)), np.exp(0.0 + 0.2), rtol=1e-4)  # agents 0 and 2, not its own
