@@ -138,7 +138,7 @@ def next_scene(config: UavMecConfig, scene: Scene, velocity: Float[Array, "N 2"]
     return Scene(fly(c, scene.uav, velocity), *moved, grace)
 
 
-def signals(config: UavMecConfig, array: Float[Array, "S"], action: HybridAction) -> Float[Array, "1+K"]:
+def signals(config: UavMecConfig, array: Float[Array, "S"], action: HybridAction) -> Float[Array, "signals"]:
     """Expected reward and smooth costs in [0, 1] of the next slot.
 
     The association is that of the present positions (a slot moves nobody far), so counterfactual actions in one

@@ -44,7 +44,7 @@ class Habits:
     """Obey the limits."""
     top_speed: float = 20.0
     """m/s"""
-    spare_users: int = 3
+    spare_users: int = 5
     """Covered users wanted beyond the limit, when careful."""
     inner: float = 10.0
     """Coverage is counted this much inside its radius, m."""

@@ -1,0 +1,137 @@
+"""Closed-form physics of UAV-MEC: against the realised steps, finite differences, and its own promises."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from trident.envs.uav_mec import UavMec, UavMecConfig
+from trident.envs.uav_mec_model import connect, distances
+from trident.envs.uav_mec_physics import nominal, pack, signals, task_spread, thrifty_speed, unpack
+from trident.types import HybridAction
+
+CONFIG = UavMecConfig(separation=True, grace=0)
+ENV = UavMec(CONFIG)
+KEYS = jax.random.split(jax.random.key(0), 64)
+
+
+@pytest.fixture(scope="module")
+def walk():
+    """32 slots of 64 random walks: physics before each step, the truth after it."""
+
+    def one(key):
+        state, first = ENV.reset(key)
+
+        def advance(carry, key):
+            state, array = carry
+            k_act, k_step = jax.random.split(key)
+            action = ENV.scripted["random"](k_act, state)
+            said = ENV.physics.signals(array, action), ENV.physics.predict(array, action)
+            state, ts = ENV.step(k_step, state, action)
+            true = jnp.concatenate([ts.reward[None], ts.cost])
+            return (state, ts.state), (*said, true, ts.state, array, action)
+
+        return jax.lax.scan(advance, (state, first.state), jax.random.split(key, 32))[1]
+
+    out = jax.jit(jax.vmap(one))(KEYS)
+    return jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[2:]), out)
+
+
+def test_signals_explain_what_happens(walk):
+    said, _, true, *_ = walk
+    explained = 1.0 - (said - true).var(0) / true.var(0)
+    assert explained[0] > 0.82  # the rest is the draw of the tasks
+    assert (explained[1:3] > 0.8).all()
+    np.testing.assert_allclose(said.mean(0)[:3], true.mean(0)[:3], rtol=0.02)
+    assert ((said[:, 1:] >= 0) & (said[:, 1:] <= 1)).all()
+
+
+def test_predict_is_the_mean_successor(walk):
+    _, predicted, _, after, *_ = walk
+    n, u = CONFIG.num_uavs, CONFIG.num_users
+    np.testing.assert_allclose(predicted[:, : 2 * n], after[:, : 2 * n], atol=1e-5)  # UAVs obey exactly
+    places = slice(2 * n, 2 * n + 2 * u)
+    metres = 0.5 * CONFIG.area * (predicted - after)[:, places]
+    assert np.abs(metres).mean() < 0.3
+    assert np.abs(metres.mean()) < 0.01
+    assert np.abs(predicted - after).mean() < 0.02
+
+
+def test_energy_cost_is_calibrated(walk):
+    """In the cases physics is unsure about (no multiple of a quarter: four UAVs), its mean is the true mean."""
+    said, _, true, *_ = walk
+    unsure = np.abs(said[:, 1] - np.round(4 * said[:, 1]) / 4) > 0.02
+    assert unsure.sum() > 150
+    assert true[unsure, 1].mean() == pytest.approx(said[unsure, 1].mean(), abs=0.025)
+
+
+def test_gradients_are_those_of_finite_differences(walk):
+    *_, array, action = walk
+    pick = np.arange(0, 2048, 341)
+    params = jnp.asarray(action.params[pick])
+
+    def total(params):
+        each = jax.vmap(lambda s, m, p: signals(CONFIG, s, HybridAction(m, p)))
+        return each(array[pick], action.mode[pick], params)
+
+    gradient = jax.jit(jax.jacrev(lambda p: total(p).sum(0)))(params)  # [1+K, B, N, P]
+    run = jax.jit(total)
+    eps = 4e-3
+    rng = np.random.default_rng(0)
+    for _ in range(6):
+        way = jnp.asarray(rng.standard_normal(params.shape), jnp.float32)
+        numeric = (run(params + eps * way) - run(params - eps * way)).sum(0) / (2 * eps)
+        analytic = (gradient * way).sum((1, 2, 3))
+        np.testing.assert_allclose(numeric, analytic, rtol=0.08, atol=0.06)
+
+
+def test_flying_to_a_user_helps():
+    """The gradient of reward and coverage with respect to the velocity points from a UAV towards its users."""
+    config = UavMecConfig(num_uavs=1, num_users=4, num_hotspots=1, coverage_min=0.5, grace=0)
+    state = jax.jit(UavMec(config).reset)(jax.random.key(0))[0]
+    uav = jnp.array([[150.0, 150.0]])
+    user = uav + jnp.array([[131.0, 0.0], [133.0, 5.0], [129.0, -5.0], [60.0, 0.0]])
+    state = state._replace(uav=uav, user=user, user_vel=jnp.zeros((4, 2)), slot=jnp.asarray(1))
+
+    @jax.jit
+    @jax.jacrev
+    def slopes(params):
+        link, reach = connect(config, distances(uav, user))
+        array = pack(config, state._replace(link=link, reach=reach))
+        return signals(config, array, HybridAction(jnp.array([0]), params))
+
+    slope = slopes(jnp.array([[1e-3, 0.0, 0.5]]))[:, 0]  # [1+K, P]
+    assert slope[0, 0] > 0.0
+    assert slope[2, 0] < -0.5
+    np.testing.assert_allclose(slope[:, 2], 0.0, atol=1e-7)  # local computing has no ratio
+
+
+def test_array_round_trip():
+    state, step = jax.jit(ENV.reset)(jax.random.key(4))
+    scene = unpack(CONFIG, step.state)
+    for name in ("uav", "user", "user_vel", "hot", "hot_vel"):
+        np.testing.assert_allclose(getattr(scene, name), getattr(state, name), atol=1e-3)
+
+
+def test_nominal_is_thrifty_and_takes_the_best_mode(walk):
+    *_, array, _ = walk
+    some = array[::97]
+    action = jax.jit(jax.vmap(lambda s: nominal(CONFIG, s)))(some)
+    low, high = ENV.spec.action.low, ENV.spec.action.high
+    assert ((action.params >= low[:, 0]) & (action.params <= high[:, 0])).all()
+    measure = jax.jit(jax.vmap(lambda s, m, p: signals(CONFIG, s, HybridAction(m, p))))
+    chosen = measure(some, action.mode, action.params)
+    assert chosen[:, 1].max() < 0.01  # within its energy
+    full = action.params.at[..., 2].set(1.0)
+    for m in range(3):
+        other = measure(some, jnp.full_like(action.mode, m), full)
+        assert chosen[:, 0].mean() > other[:, 0].mean()
+
+
+def test_numbers_of_the_tasks():
+    rng = np.random.default_rng(0)
+    cycles = 1e-3 * rng.uniform(4, 8, 400_000) * rng.uniform(80, 160, 400_000)
+    assert task_spread(CONFIG) == pytest.approx(cycles.std(), rel=0.01)
+    assert thrifty_speed(CONFIG) == pytest.approx(9.7, abs=0.1)
