@@ -81,17 +81,17 @@ def _examine(env: Any, key: Key | None, steps: int, stochastic: bool | None) -> 
     faults = list(shape_faults(env))
     if faults:
         return faults, []
-    key = jax.random.key(0) if key is None else key
+    dice = _Dice(jax.random.key(0) if key is None else key)
     try:
-        walk = _walk(env, key, min(env.spec.horizon, steps))
+        walk = _walk(env, dice, min(env.spec.horizon, steps))
     except Exception as error:  # traced before without trouble, so the second trace met what the first left behind
         return [f"episodes fail to run ({describe(error)}); keep no state on self"], []
     faults += _purity(walk)
-    faults += _randomness(env, key, walk, stochastic)
+    faults += _randomness(env, dice, walk, stochastic)
     faults += _step_values(env.spec, walk)
     faults += _episode_ends(env.spec, walk)
-    faults += _action_values(env, key, walk)
-    faults += _physics_values(env, walk)
+    faults += _action_values(env, dice, walk)
+    faults += _physics_values(env, dice, walk)
     return faults, list(_doubts(env.spec, walk))
 
 
@@ -117,15 +117,25 @@ class _Walk(NamedTuple):
         return jax.tree.map(lambda a: a[lane[pick], step[pick]], tree)
 
 
-def _draw(spec: EnvSpec, *lead: int) -> tuple[np.ndarray, np.ndarray]:
-    """Lots [*lead, N, M] and unit parameters [*lead, N, P]; from numpy, as jax's generator is slow to compile."""
-    agents, modes, params = spec.action.low.shape
-    generator = np.random.default_rng(0)
-    lots = generator.uniform(size=(*lead, agents, modes))
-    return lots.astype(np.float32), generator.uniform(-1, 1, (*lead, agents, params)).astype(np.float32)
+class _Dice:
+    """Keys and actions from numpy: jax's own generator would be compiled anew for every shape."""
+
+    def __init__(self, key: Key):
+        bits = np.asarray(jax.random.key_data(key))
+        self.generator, self.word, self.impl = np.random.default_rng(bits.ravel()), bits.shape, jax.random.key_impl(key)
+
+    def keys(self, *lead: int) -> Key:
+        bits = self.generator.integers(2**32, size=(*lead, *self.word), dtype=np.uint32)
+        return jax.random.wrap_key_data(jnp.asarray(bits), impl=self.impl)
+
+    def actions(self, spec: ActionSpec, *lead: int) -> tuple[np.ndarray, np.ndarray]:
+        """Lots [*lead, N, M] and unit parameters [*lead, N, P] for `_choose`."""
+        agents, modes, params = spec.low.shape
+        lots = self.generator.uniform(size=(*lead, agents, modes))
+        return lots.astype(np.float32), self.generator.uniform(-1, 1, (*lead, agents, params)).astype(np.float32)
 
 
-def _walk(env: Any, key: Key, steps: int) -> _Walk:
+def _walk(env: Any, dice: _Dice, steps: int) -> _Walk:
     def episode(keys: Key, lots: Any, unit: Any) -> Any:
         def step(carry: Any, inputs: Any) -> Any:
             (state, mask), (key, lots, unit) = carry, inputs
@@ -138,9 +148,9 @@ def _walk(env: Any, key: Key, steps: int) -> _Walk:
         _, rest = jax.lax.scan(step, carry, (keys[1:], lots, unit))
         return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), start, rest)
 
-    lots, unit = _draw(env.spec, LANES, steps)
+    lots, unit = dice.actions(env.spec.action, LANES, steps)
     unit[1:] = np.sign(unit[1:])
-    (states, out), again = _jit(jax.vmap(episode))(jax.random.split(key, (LANES, 1 + steps)), lots, unit)
+    (states, out), again = _jit(jax.vmap(episode))(dice.keys(LANES, 1 + steps), lots, unit)
     out = _plain(out)
     ended = (out.terminated | out.truncated)[:, 1:]
     before = np.cumsum(ended, axis=1) - ended  # ends strictly before each step
@@ -180,12 +190,12 @@ def _purity(walk: _Walk) -> Iterator[str]:
             )
 
 
-def _randomness(env: Any, key: Key, walk: _Walk, stochastic: bool | None) -> Iterator[str]:
+def _randomness(env: Any, dice: _Dice, walk: _Walk, stochastic: bool | None) -> Iterator[str]:
     if stochastic is None:
         return
-    keys = jax.random.split(key, 8)
+    keys = dice.keys(8)
     state = jax.tree.map(lambda a: a[0, 0], walk.states)
-    action = _choose(env.spec.action, walk.out.mode_mask[0, 0], *_draw(env.spec))
+    action = _choose(env.spec.action, walk.out.mode_mask[0, 0], *dice.actions(env.spec.action))
     results = _jit(lambda k: (jax.vmap(env.reset)(k), jax.vmap(lambda k: env.step(k, state, action))(k)))(keys)
     differs = any((leaf != leaf[:1]).any() for leaf in jax.tree.leaves(_plain(results)))
     if stochastic and not differs:
@@ -243,19 +253,19 @@ def _returns_to_start(leaves: list[np.ndarray], ended: np.ndarray) -> bool:
     return bool(verdicts) and all(verdicts)
 
 
-def _action_values(env: Any, key: Key, walk: _Walk) -> Iterator[str]:
+def _action_values(env: Any, dice: _Dice, walk: _Walk) -> Iterator[str]:
     """Scripted policies and the shield, on states of the episodes seen."""
     if not env.scripted and env.shield is None:
         return
     states, out = walk.sample(walk.states, 64), walk.sample(walk.out, 64)
-    keys = jax.random.split(key, len(out.reward))
+    keys = dice.keys(len(out.reward))
 
     def decide(key: Key, state: Any, mask: Any, lots: Any, unit: Any) -> Any:
         scripted = {name: policy(key, state) for name, policy in env.scripted.items()}
         intended = _choose(env.spec.action, mask, lots, unit)
         return scripted, intended, (intended, None) if env.shield is None else env.shield(state, intended)
 
-    results = _jit(jax.vmap(decide))(keys, states, out.mode_mask, *_draw(env.spec, len(keys)))
+    results = _jit(jax.vmap(decide))(keys, states, out.mode_mask, *dice.actions(env.spec.action, len(keys)))
     scripted, intended, (executed, changed) = _plain(results)
     for name, action in scripted.items():
         yield from _illegal(f"scripted {name!r}", env.spec, out, action)
@@ -284,7 +294,7 @@ def _illegal(who: str, spec: EnvSpec, out: Any, action: Any) -> Iterator[str]:
         yield f"{who} returns parameters that their mode does not read (action.used); set them to zero"
 
 
-def _physics_values(env: Any, walk: _Walk) -> Iterator[str]:
+def _physics_values(env: Any, dice: _Dice, walk: _Walk) -> Iterator[str]:
     physics, spec = env.physics, env.spec
     if physics is None:
         return
@@ -296,7 +306,7 @@ def _physics_values(env: Any, walk: _Walk) -> Iterator[str]:
         slope = jax.jacrev(lambda params: physics.signals(state, action._replace(params=params)))(action.params)
         return {"signals": physics.signals(state, action), "gradient": slope, "predict": physics.predict(state, action)}
 
-    modes, (_, unit) = np.arange(spec.action.num_modes, dtype=np.int32), _draw(spec, len(out.reward))
+    modes, (_, unit) = np.arange(spec.action.num_modes, dtype=np.int32), dice.actions(spec.action, len(out.reward))
     unit[1::2] = np.sign(unit[1::2])
     every_mode = jax.vmap(jax.vmap(evaluate, (None, 0, None)), (0, None, 0))
     values, nominal = _jit(lambda s, u: (every_mode(s, modes, u), jax.vmap(physics.nominal)(s)))(out.state, unit)
