@@ -12,7 +12,6 @@ of the users were covered (not charged during the deployment grace); optionally 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -384,6 +383,14 @@ class UavMec:
             metrics=values,
         )
 
-    def with_config(self, **changes: Any) -> UavMec:
-        """The same environment with some numbers changed."""
-        return UavMec(replace(self.config, **changes))
+    def draw(self, where: Any, history: Any, t: int | None = None) -> None:
+        """Draw a frame onto a matplotlib figure (map and gauges) or axes (map).
+
+        `history`: the states of an episode [T + 1, ...] as NumPy arrays, of which frame `t` is drawn; or a sequence
+        of (state, timestep, action) trees, of which the last is drawn.
+        """
+        from trident.envs.uav_mec_draw import draw  # matplotlib takes a second to import
+
+        if not isinstance(history, MecState):
+            history = jax.tree.map(lambda *x: np.stack(x), *(frame[0] for frame in history))
+        draw(self.config, where, jax.tree.map(lambda x: x[: t + 1] if t is not None else x, history))
