@@ -48,7 +48,7 @@ def program(env: Env, algorithm: Algorithm, total_rounds: int, shielded: bool = 
         if plan.replay:
             example = jax.eval_shape(lambda: replays.block_of(collect(algo, actors, key)[1]))
             replay = replays.create(example, plan.replay)
-        return RunState(algo, actors, replay, run_key, jnp.bool_(False))
+        return _strong(RunState(algo, actors, replay, run_key, jnp.bool_(False)))
 
     def collect(algo: AlgoState, actors: Actors, key: Key) -> tuple[Actors, Transition]:
         return rollout(env, policy_of(env, algorithm, algo), key, actors, plan.steps, shielded)
@@ -95,10 +95,13 @@ def _freeze_if_bad(old: RunState, new: RunState, metrics: Metrics, data: Transit
     bad |= {f"bad/{name}": ~_finite(value) for name, value in metrics.items() if name not in ("reward", "cost")}
     diverged = old.diverged | jnp.any(jnp.stack(list(bad.values())))
     # The replay buffer is not selected (that would copy it every round); a frozen seed never reads it again.
-    keep = jax.tree.map(
-        lambda o, n: jnp.where(diverged, o, n), old._replace(replay=None), new._replace(replay=None)
-    )
-    return keep._replace(replay=new.replay, diverged=diverged), metrics | bad
+    keep = jax.tree.map(lambda o, n: jnp.where(diverged, o, n), old._replace(replay=None), new._replace(replay=None))
+    return _strong(keep._replace(replay=new.replay, diverged=diverged)), metrics | bad
+
+
+def _strong(tree: Any) -> Any:
+    """Without weak types: a state that goes in with one and comes out without it compiles the round a second time."""
+    return jax.tree.map(lambda x: jax.lax.convert_element_type(x, x.dtype) if x.weak_type else x, tree)
 
 
 def _finite(tree: Any) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from trident.algos import ppo
+from trident.algos import ppo, trident
 from trident.envs.probes import PROBES
 from trident.errors import TridentError
 from trident.train.tuned import TUNED
@@ -36,6 +36,7 @@ ENVS: dict[str, EnvEntry] = {
 ALGORITHMS: dict[str, Preset] = {
     "mappo": Preset("PPO, all agents at once (Yu et al. 2022)", ppo.make, ppo.PPOConfig(order="simultaneous")),
     "happo": Preset("PPO, agents one after another (Kuba et al. 2022)", ppo.make, ppo.PPOConfig(order="sequential")),
+    "trident": Preset("SHA + PIRC + LCPO: safe, hybrid, physics-informed", trident.make, trident.TridentConfig()),
 }
 
 

@@ -1,0 +1,124 @@
+"""One table: every registered algorithm x every property, on an environment with deaths, changing masks, unequal agents
+and three constraints. The other shapes of the contract are checked by abstract evaluation, which compiles nothing."""
+
+from dataclasses import fields, replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from trident.envs.probe_chain import CHAINS, probe_chain
+from trident.train import checkpoint
+from trident.train.loop import program
+from trident.train.registry import ALGORITHMS
+from trident.types import View
+
+TINY = {
+    "envs": 4, "steps": 6, "hidden": (8,), "critic_hidden": (8,), "cost_hidden": (8,), "replay": 96,
+    "critic_steps": 2, "critic_batch": 8, "policy_batch": 16, "updates": 2, "cg_steps": 2, "epochs": 2,
+    "minibatches": 2, "warm_steps": 4,
+}  # fmt: skip
+CHAIN = probe_chain()
+
+
+def build(name, env):
+    preset = ALGORITHMS[name]
+    known = {f.name for f in fields(preset.config)}
+    config = replace(preset.config, **{k: v for k, v in TINY.items() if k in known})
+    return preset.make(config, env.spec, env.physics)
+
+
+class Compiled:
+    """One compilation per algorithm, shared by the tests of this module."""
+
+    def __init__(self, name):
+        self.algorithm = build(name, CHAIN)
+        made = program(CHAIN, self.algorithm, total_rounds=4)
+        self.init = jax.jit(jax.vmap(made.init))
+        self.round = jax.jit(jax.vmap(made.round, in_axes=(0, None)))
+
+    def start(self, *seeds):
+        return self.init(jax.vmap(lambda i: jax.random.fold_in(jax.random.key(0), i))(jnp.array(seeds)))
+
+    def run(self, state, rounds):
+        for i in rounds:
+            state, metrics = self.round(state, i)
+        return state, metrics
+
+
+@pytest.fixture(scope="module", params=list(ALGORITHMS))
+def compiled(request):
+    made = Compiled(request.param)
+    made.first = made.start(0, 1)
+    made.after, made.metrics = made.run(made.first, range(2))
+    return made
+
+
+def leaves(tree):
+    data = lambda x: jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x  # noqa: E731
+    return [np.asarray(data(x)) for x in jax.tree.leaves(tree)]
+
+
+def same(a, b):
+    return all(np.array_equal(x, y) for x, y in zip(leaves(a), leaves(b), strict=True))
+
+
+def test_finite_and_learning(compiled):
+    flags = {k: v for k, v in compiled.metrics.items() if k.startswith("bad/")}
+    assert not any(bool(np.any(v)) for v in flags.values()), flags
+    assert not np.any(compiled.after.diverged)
+    assert not same(compiled.first.algo, compiled.after.algo)
+
+
+def test_same_seed_same_bits_other_seed_other_bits(compiled):
+    again, _ = compiled.run(compiled.start(0, 1), range(2))
+    assert same(compiled.after, again)
+    seed = lambda i: jax.tree.map(lambda x: x[i], compiled.after.algo)  # noqa: E731
+    assert not same(seed(0), seed(1))
+
+
+def test_second_call_does_not_compile_again(compiled):
+    before = compiled.round._cache_size()
+    compiled.round(compiled.after, 2)
+    compiled.round(compiled.after, 3)
+    assert compiled.round._cache_size() == before == 1
+
+
+def test_save_load_continue_equals_uninterrupted(compiled, tmp_path):
+    straight, _ = compiled.run(compiled.after, range(2, 4))
+    checkpoint.save(tmp_path, compiled.after, 2, {})
+    loaded = checkpoint.restore(tmp_path, compiled.first, {}).tree
+    resumed, _ = compiled.run(loaded, range(2, 4))
+    assert same(straight, resumed)
+
+
+def test_forbidden_modes_are_never_chosen_and_boxes_hold(compiled):
+    spec = CHAIN.spec
+    state = jax.tree.map(lambda x: x[0], compiled.after.algo)
+    keys = jax.random.split(jax.random.key(1), 64)
+    allowed = jax.random.bernoulli(jax.random.key(2), 0.4, (64, spec.num_agents, spec.action.num_modes))
+    allowed = allowed.at[..., 0].set(allowed[..., 0] | ~jnp.any(allowed, axis=-1))
+    obs = jax.random.normal(jax.random.key(3), (64, spec.num_agents, spec.obs_dim))
+    view = View(obs, allowed, jnp.ones((64, spec.num_agents), bool))
+    for deterministic in (False, True):
+        pick = jax.jit(jax.vmap(lambda v, k, d=deterministic: compiled.algorithm.act(state, v, k, d)[0]))
+        action = pick(view, keys)
+        assert np.take_along_axis(np.asarray(allowed), np.asarray(action.mode)[..., None], -1).all()
+        agents = np.arange(spec.num_agents)
+        tables = (spec.action.low, spec.action.high, spec.action.used)
+        low, high, used = (table[agents, np.asarray(action.mode)] for table in tables)
+        params = np.asarray(action.params)
+        assert np.where(used, (params >= low - 1e-5) & (params <= high + 1e-5), params == 0).all()
+
+
+@pytest.mark.parametrize("chain", list(CHAINS))
+@pytest.mark.parametrize("name", list(ALGORITHMS))
+def test_every_shape_of_the_contract_traces(name, chain):
+    """K = 0, 1, 3; one agent; one mode; no parameters; no physics."""
+    env = probe_chain(CHAINS[chain])
+    made = program(env, build(name, env), total_rounds=4)
+    state = jax.eval_shape(made.init, jax.random.key(0))
+    after, metrics = jax.eval_shape(made.round, state, jnp.int32(0))
+    assert jax.tree.map(lambda x: (x.shape, x.dtype), after) == jax.tree.map(lambda x: (x.shape, x.dtype), state)
+    assert metrics["cost"].shape == (env.spec.num_constraints,)
