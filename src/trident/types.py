@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -194,6 +194,7 @@ class Physics:
     """What "carry on sensibly" means in a state."""
 
 
+@runtime_checkable
 class Env(Protocol):
     """A pure JAX environment for one instance; callers vmap and jit. `step` never resets by itself."""
 

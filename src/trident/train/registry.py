@@ -5,10 +5,12 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from trident.algos import ppo, trident
 from trident.envs.probes import PROBES
+from trident.envs.uav_mec import VARIANTS, UavMec
 from trident.errors import TridentError
 from trident.train.tuned import TUNED
 from trident.types import Algorithm, DataPlan, Env, EnvSpec, Physics
@@ -29,9 +31,25 @@ class Preset:
     config: Any
 
 
-ENVS: dict[str, EnvEntry] = {
-    name: EnvEntry((make.__doc__ or name).splitlines()[0], make) for name, make in PROBES.items()
+UAV_MEC_HELP = {
+    "uav-mec": "4 UAVs serve 20 users as edge computers within energy and coverage limits (version 1, frozen)",
+    "uav-mec-easy": "looser limits, slow hotspots, starts that cover",
+    "uav-mec-hard": "tighter limits, fast hotspots",
+    "uav-mec-n8": "8 UAVs; area, users and fogs grow with them",
+    "uav-mec-n16": "16 UAVs",
+    "uav-mec-n32": "32 UAVs",
+    "uav-mec-polar": "the paper's (speed, heading) flight command",
+    "uav-mec-parallel": "on-board and fog shares of a task run at once",
+    "uav-mec-separation": "a third constraint: minimum distance between UAVs",
+    "uav-mec-suburban": "suburban channel",
+    "uav-mec-dense-urban": "dense urban channel",
+    "uav-mec-3gpp": "TR 36.777 UMi-AV channel",
 }
+
+ENVS: dict[str, EnvEntry] = {
+    name: EnvEntry(UAV_MEC_HELP.get(name, "a variant of uav-mec"), partial(UavMec, config))
+    for name, config in VARIANTS.items()
+} | {name: EnvEntry((make.__doc__ or name).splitlines()[0], make) for name, make in PROBES.items()}
 
 ALGORITHMS: dict[str, Preset] = {
     "mappo": Preset("PPO, all agents at once (Yu et al. 2022)", ppo.make, ppo.PPOConfig(order="simultaneous")),
