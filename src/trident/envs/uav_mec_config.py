@@ -122,7 +122,7 @@ class UavMecConfig:
 
     energy_weight: float = 0.0025
     """Reward per J spent (negative)."""
-    coverage_penalty: float = 0.0625
+    coverage_penalty: float = 0.025
     """Reward per UAV lost in a slot whose coverage is too low."""
 
     sight: float = 260.0
