@@ -113,6 +113,7 @@ def discounted_tail(
         weight = live * (1.0 + weight)
         return (total, weight), (total, weight)
 
+    ended = ended.at[-1].set(True)  # the rollout's last step has no future in it
     start = (jnp.zeros_like(signals[0]), jnp.zeros_like(signals[0, :, 0]))
     _, (total, weight) = jax.lax.scan(back, start, (signals, ended), reverse=True)
     return total, weight

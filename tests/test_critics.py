@@ -1,0 +1,114 @@
+"""PIRC: the closed form is fitted right, the TD target is the printed one, and the residual keeps the fixed point."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from trident import critics as pirc
+from trident.critics import CriticBatch, PhysicsFit
+
+T, E, GAMMA = 30, 4, 0.9
+RNG = np.random.default_rng(0)
+
+
+@jax.jit
+def fit_physics(*arrays):
+    return pirc.fit_physics(*arrays, GAMMA)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def make_nets(size, num_constraints):
+    return pirc.init(jax.random.key(0), size, num_constraints, (4,), (4, 4))
+
+
+residual = jax.jit(pirc.residual)
+
+
+def tail_by_hand(signals, ended):
+    total, weight = np.zeros_like(signals), np.zeros(ended.shape)
+    for t in reversed(range(T)):
+        for e in range(E):
+            last = t == T - 1 or ended[t, e]
+            total[t, e] = signals[t, e] + (0 if last else GAMMA * total[t + 1, e])
+            weight[t, e] = 0 if last else GAMMA * (1 + weight[t + 1, e])
+    return total, weight
+
+
+def test_discounted_tail_stops_at_episode_ends():
+    signals = RNG.normal(size=(T, E, 2)).astype(np.float32)
+    ended = RNG.random((T, E)) < 0.1
+    total, weight = jax.jit(pirc.discounted_tail, static_argnums=2)(jnp.asarray(signals), jnp.asarray(ended), GAMMA)
+    expected_total, expected_weight = tail_by_hand(signals, ended)
+    np.testing.assert_allclose(total, expected_total, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(weight, expected_weight, rtol=1e-4)
+
+
+def test_fit_recovers_the_scale_and_level_it_was_made_from():
+    """Signals that really are now_t + (k later + l) per future step, with later constant within an episode."""
+    scale, level = np.array([0.6, 0.3]), np.array([-0.5, 0.1])
+    later = np.broadcast_to(RNG.normal(size=(1, E, 2)), (T, E, 2)).astype(np.float32)
+    now = (scale * later + level).astype(np.float32)
+    ended = np.zeros((T, E), bool)
+    fit = fit_physics(now, ended, now, later)
+    np.testing.assert_allclose(fit.scale, scale, rtol=1e-3)
+    np.testing.assert_allclose(fit.level, level, rtol=1e-2, atol=1e-3)
+    r2 = jax.jit(pirc.r2_phys, static_argnums=5)(fit, now, ended, now, later, GAMMA)
+    np.testing.assert_allclose(r2, 1.0, atol=1e-4)
+
+
+def test_without_physics_only_the_level_is_fitted():
+    signals = (3.0 + 0.01 * RNG.normal(size=(T, E, 1))).astype(np.float32)
+    zero = np.zeros_like(signals)
+    fit = fit_physics(signals, np.zeros((T, E), bool), zero, zero)
+    assert fit.scale[0] == 0.0
+    assert 2.5 < fit.level[0] < 4.5  # the mean signal, up to the step that `now` would have explained
+
+
+def test_target_is_the_printed_one_and_termination_cuts_it():
+    nets = make_nets(3, 1)
+    nets = jax.tree.map(lambda x: np.asarray(x) + np.float32(0.3), nets)
+    fit = PhysicsFit(jnp.ones(2), jnp.zeros(2), jnp.array([2.0, 0.5]))
+    x = jnp.asarray(RNG.normal(size=(2, 3)), jnp.float32)
+    batch = CriticBatch(x, jnp.ones((2, 2)), jnp.full((2, 2), 5.0), x, jnp.full((2, 2), 7.0), jnp.array([False, True]))
+    y = jax.jit(pirc.td_targets, static_argnums=3)(nets, fit, batch, GAMMA)
+    following = 7.0 + np.array([2.0, 0.5]) * np.asarray(residual(nets, x))
+    np.testing.assert_allclose(y[0], 5.0 + GAMMA * following[0], rtol=1e-5)
+    np.testing.assert_allclose(y[1], 5.0, rtol=1e-6)
+
+
+def test_stacked_cost_critics_equal_each_alone():
+    nets = make_nets(3, 3)
+    x = jnp.asarray(RNG.normal(size=(5, 3)), jnp.float32)
+    together = residual(nets, x)
+    for k in range(3):
+        one = jax.tree.map(lambda w, i=k: w[i], nets.cost)
+        alone = residual(pirc.Critics(one, None), x)[:, 0]
+        np.testing.assert_allclose(together[:, 1 + k], alone, rtol=1e-5)
+
+
+@pytest.mark.parametrize("q_phys", [0.0, 3.0, -40.0])
+def test_residual_critic_keeps_the_bellman_fixed_point(q_phys):
+    """A loop of two states with rewards 1 and 2 has Q = (r + gamma r') / (1 - gamma^2), whatever the frozen part is."""
+    rewards = np.array([1.0, 2.0])
+    answer = (rewards + GAMMA * rewards[::-1]) / (1 - GAMMA**2)
+    x = jnp.eye(2)
+    frozen = q_phys * jnp.array([[1.0], [-1.0]])
+    batch = CriticBatch(
+        x, frozen, jnp.asarray(rewards[:, None], jnp.float32), x[::-1], frozen[::-1], jnp.zeros(2, bool)
+    )
+    fit = PhysicsFit(jnp.zeros(1), jnp.zeros(1), jnp.full(1, 10.0))
+    adam = optax.adam(3e-3)
+    nets = jax.jit(lambda k: pirc.init(k, 2, 0, (16,), (4,)))(jax.random.key(1))
+
+    def step(carry, _):
+        nets, target, opt = carry
+        nets, target, opt, _ = pirc.td_step(nets, target, opt, adam, fit, batch, GAMMA, 0.1)
+        return (nets, target, opt), None
+
+    run = jax.jit(lambda n: jax.lax.scan(step, (n, n, adam.init(n)), None, length=3000)[0][0])
+    q = frozen + fit.unit * pirc.residual(run(nets), x)
+    np.testing.assert_allclose(q[:, 0], answer, rtol=0.02)
