@@ -6,6 +6,7 @@ A *stack* is the same network with a leading axis (agents, constraints): `jax.vm
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -37,10 +38,15 @@ def mlp_init(key: Any, sizes: Sequence[int], out_scale: float = 1.0) -> Params:
 
 
 def mlp_apply(params: Params, x: Float[Array, "*batch I"]) -> Float[Array, "*batch O"]:
-    for layer in params[:-1]:
-        x = x @ layer["w"] + layer["b"]
+    return mlp_after_first(params, x @ params[0]["w"] + params[0]["b"])
+
+
+def mlp_after_first(params: Params, x: Float[Array, "*batch H"]) -> Float[Array, "*batch O"]:
+    """The rest of the network, given its first layer's linear output."""
+    for layer, following in pairwise(params):
         x = jax.nn.relu(_layer_norm(x) * layer["scale"] + layer["shift"])
-    return x @ params[-1]["w"] + params[-1]["b"]
+        x = x @ following["w"] + following["b"]
+    return x
 
 
 def _layer_norm(x: Float[Array, "*batch H"]) -> Float[Array, "*batch H"]:

@@ -15,10 +15,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from trident.critics import Critics, PhysicsFit, critic_input, physics_parts, q_phys, residual
+from trident.critics import Critics, PhysicsFit, critic_input, physics_parts, q_phys
 from trident.maths import hybrid
 from trident.maths.discrete_gradient import relaxations
-from trident.nets import actor_apply
+from trident.nets import actor_apply, mlp_after_first
 from trident.types import ActionSpec, HybridAction, Physics, decode_params
 
 
@@ -109,62 +109,85 @@ def through_critics(
 ) -> CriticView:
     """Value (and slope) of agent i's choice, everyone else acting as in `joint`.
 
-    The residual network reads the relaxed mode and the parameters mixed accordingly; the closed form is evaluated at
-    every mode and mixed linearly. The slope costs one backward pass of each network, however many signals there are.
+    The residual networks read the relaxed mode and the parameters mixed accordingly; the closed form is evaluated at
+    every mode and mixed linearly. Only agent i's few inputs differ between relaxations and candidates, so the first
+    layers' sums over all other inputs are formed once; the slope costs one backward pass of each network.
     """
     phys = lambda unit: _physics_of_modes(  # noqa: E731
         physics, fit, spec, discount, scene.state, joint.action, agent, unit, num_signals
     )
+    stack = _slots(critics, scene, joint, agent)
 
-    def networks_input(choice: Choice) -> Array:
+    def my_input(choice: Choice) -> Array:
         mixed = jnp.einsum("brm,bmp->brp", choice.sample, choice.unit)
-        mine = jnp.concatenate([choice.sample, mixed], axis=-1)  # [B, R, A]
-        encoded = jnp.broadcast_to(joint.encoded[:, None], (*mine.shape[:2], *joint.encoded.shape[1:]))
-        encoded = encoded.at[:, :, agent].set(mine)
-        wide = lambda x: jnp.broadcast_to(x[:, None], (x.shape[0], mine.shape[1], *x.shape[1:]))  # noqa: E731
-        return critic_input(wide(scene.state), wide(scene.obs), encoded)
+        return jnp.concatenate([choice.sample, mixed], axis=-1)  # [B, R, A]
 
     def total(choice: Choice, learned: Array, closed: Array) -> Array:
         mixed = learned + jnp.einsum("brm,bmj->brj", choice.sample, closed)
         return jnp.einsum("br,brj->bj", choice.weight, mixed)
 
     def value(choice: Choice) -> Array:
-        return total(choice, residual(critics, networks_input(choice)) * fit.unit, phys(choice.unit))
+        mine = my_input(choice)
+        learned = jnp.concatenate([jax.vmap(_slot_value, in_axes=(0, None))(slot, mine) for slot in stack])
+        return total(choice, jnp.moveaxis(learned, 0, -1) * fit.unit, phys(choice.unit))
 
     def slope(choice: Choice) -> tuple[Array, Choice]:
-        x, back = jax.vjp(networks_input, choice)
-        learned, dq_dx = _residual_slopes(critics, x)
-        learned, dq_dx = learned * fit.unit, dq_dx * fit.unit[:, None, None, None]
+        mine, back = jax.vjp(my_input, choice)
+        values, slopes = zip(*(jax.vmap(_slot_slope, in_axes=(0, None))(slot, mine) for slot in stack), strict=True)
+        learned = jnp.moveaxis(jnp.concatenate(values), 0, -1) * fit.unit
+        dq = jnp.concatenate(slopes) * fit.unit[:, None, None, None]  # [J, B, R, A]
         closed, dclosed = _physics_slopes(phys, choice.unit)
         out, pull = jax.vjp(total, choice, learned, closed)
 
         def of_signal(j: Array) -> Choice:
             cotangent = jnp.zeros_like(out).at[:, j].set(1.0)
             direct, d_learned, d_closed = pull(cotangent)
-            (via_x,) = back(d_learned[..., j, None] * dq_dx[j])
-            via_phys = d_closed[..., j, None] * dclosed[j]
-            summed = jax.tree.map(jnp.add, direct, via_x)
-            return summed._replace(unit=summed.unit + via_phys)
+            (via_networks,) = back(d_learned[..., j, None] * dq[j])
+            summed = jax.tree.map(jnp.add, direct, via_networks)
+            return summed._replace(unit=summed.unit + d_closed[..., j, None] * dclosed[j])
 
         return out, jax.vmap(of_signal)(jnp.arange(num_signals))
 
     return CriticView(value, slope)
 
 
-def _residual_slopes(critics: Critics, x: Array) -> tuple[Array, Array]:
-    """Q_res [B, R, J] and d Q_res,j / dx [J, B, R, X]. Rows are independent: the gradient of the sum is all of them."""
-    value_and_slope = lambda net: jax.value_and_grad(lambda y: _summed(net, y), has_aux=True)(x)  # noqa: E731
-    (_, reward), d_reward = value_and_slope(critics.reward)
-    if critics.cost is None:
-        return reward[..., None], d_reward[None]
-    (_, cost), d_cost = jax.vmap(value_and_slope)(critics.cost)
-    stacked = jnp.concatenate([reward[None], cost])
-    return jnp.moveaxis(stacked, 0, -1), jnp.concatenate([d_reward[None], d_cost])
+class Slot(NamedTuple):
+    """One network as a function of agent i's inputs alone."""
+
+    net: Any
+    rest: Float[Array, "*stack B H"]  # the first layer's sum over everything else
+    weight: Float[Array, "*stack A H"]  # the first layer's rows of agent i
 
 
-def _summed(net: Any, x: Array) -> tuple[Array, Array]:
-    q = residual(Critics(net, None), x)[..., 0]
-    return jnp.sum(q), q
+def _slots(critics: Critics, scene: Scene, joint: Joint, agent: Int[Array, ""]) -> list[Slot]:
+    """The reward's network and the costs', each as a stack."""
+    width = joint.encoded.shape[-1]
+    blank = critic_input(scene.state, scene.obs, joint.encoded.at[:, agent].set(0.0))
+    offset = blank.shape[-1] - joint.encoded.shape[-2] * width + agent * width
+
+    def slot(net: Any) -> Slot:
+        first = net[0]
+        return Slot(
+            net, blank @ first["w"] + first["b"], jax.lax.dynamic_slice_in_dim(first["w"], offset, width, axis=0)
+        )
+
+    one = jax.tree.map(lambda w: w[None], critics.reward)
+    return [jax.vmap(slot)(stack) for stack in (one, critics.cost) if stack is not None]
+
+
+def _slot_value(slot: Slot, mine: Float[Array, "B R A"]) -> Float[Array, "B R"]:
+    return mlp_after_first(slot.net, slot.rest[:, None] + mine @ slot.weight)[..., 0]
+
+
+def _slot_slope(slot: Slot, mine: Float[Array, "B R A"]) -> tuple[Float[Array, "B R"], Float[Array, "B R A"]]:
+    """Rows are independent: the gradient of the sum is the slope of each."""
+
+    def summed(m: Array) -> tuple[Array, Array]:
+        q = _slot_value(slot, m)
+        return jnp.sum(q), q
+
+    slope, q = jax.grad(summed, has_aux=True)(mine)
+    return q, slope
 
 
 def _physics_of_modes(
