@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from trident.train.assess import assess_run
 from trident.train.episode import play
 from trident.train.loop import RunState, policy_of
 from trident.train.registry import ALGORITHMS
-from trident.train.settings import Settings, Setup, describe, make_setup, mode_names, read_run, setup_of
+from trident.train.settings import Settings, Setup, check_name, describe, make_setup, mode_names, read_run, setup_of
 from trident.types import Env, EnvSpec, HybridAction, View
 
 RENDER_STREAM = 2**31 + 2
@@ -52,6 +52,8 @@ def train(
     `config` changes fields of the algorithm's config: a mapping, or a whole config dataclass. Further keywords
     are those of `trident.train.settings.Settings`, e.g. `shielded=True`, `warm_start="greedy"`.
     """
+    for name in settings:
+        check_name("setting", name, [f.name for f in fields(Settings)], "trident.train")
     given = {
         "episodes": episodes,
         "seeds": tuple(seeds) if isinstance(seeds, Sequence) else seeds,
@@ -65,15 +67,16 @@ def train(
 def start(setup: Setup, out: str | Path | None = None, progress: Progress | None = None) -> Run:
     """Train what `make_setup` built."""
     folder = Path(out) if out is not None else default_folder(setup)
-    outcome = session.train(setup, folder, progress or progress_for())
-    return _finish(outcome)
+    progress = progress or progress_for()
+    return _finish(session.train(setup, folder, progress), progress)
 
 
 def resume(
     run: str | Path, env: Env | None = None, episodes: int | None = None, progress: Progress | None = None
 ) -> Run:
     """Go on with an interrupted run, or prolong a finished one to `episodes`."""
-    return _finish(session.resume(Path(run), env, episodes, progress or progress_for()))
+    progress = progress or progress_for()
+    return _finish(session.resume(Path(run), env, episodes, progress), progress)
 
 
 def load(run: str | Path, env: Env | None = None) -> Run:
@@ -93,13 +96,14 @@ def default_folder(setup: Setup) -> Path:
     return Path("runs") / f"{setup.spec.name}-{setup.algorithm.name}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
-def _finish(outcome: session.Outcome) -> Run:
+def _finish(outcome: session.Outcome, progress: Progress) -> Run:
     run = Run(outcome.setup, outcome.out, outcome.state, outcome.rounds, outcome.stopped_by)
     from trident.report.figures import draw_figures  # matplotlib takes a second to import
 
     if run.stopped_by is None:
-        if run.setup.settings.eval_episodes:
-            run.evaluate(run.setup.settings.eval_episodes, write=True)
+        if episodes := run.setup.settings.eval_episodes:
+            progress.say(f"evaluating on {episodes} fresh episodes per seed, beside the scripted policies ...")
+            run.evaluate(episodes, write=True)
         draw_figures(run.out)
         if hasattr(run.setup.env, "draw"):
             run.render()
@@ -121,12 +125,14 @@ def render(
     shielded: bool = False,
     spec: EnvSpec | None = None,
 ) -> list[Path]:
-    """Play an episode; a chart of it, and a film if the environment has `draw(axes, states, t)`.
+    """Play an episode; a chart of it, and a film if the environment has `draw(figure, states, t)`.
 
-    `states` are the private states of the whole episode [T + 1, ...] as NumPy arrays: a drawing may show trails.
+    `draw` paints step t on an empty matplotlib figure; `states` are the private states of the whole episode
+    [T + 1, ...] as NumPy arrays, so that a drawing may show trails.
     """
     from trident.report.movie import write_chart, write_frame, write_gif  # matplotlib takes a second to import
 
+    session.enable_compilation_cache()
     episode = play(env, policy, jax.random.fold_in(jax.random.key(seed), RENDER_STREAM), steps, shielded)
     spec, out = spec or env.spec, episode.steps
     folder.mkdir(parents=True, exist_ok=True)
@@ -139,8 +145,8 @@ def render(
         files += [folder / "episode.gif", folder / "last.png"]
         length = len(out.reward)
 
-        def frame(axes: Any, t: int) -> None:
-            draw(axes, episode.states, t)
+        def frame(figure: Any, t: int) -> None:
+            draw(figure, episode.states, t)
 
         write_gif(files[1], frame, length + 1)
         write_frame(files[2], frame, length)
@@ -178,7 +184,7 @@ class Run:
         """The last evaluation that was kept, if any."""
         return read_result(self.out)
 
-    def on(self, env: Env) -> Run:
+    def on(self, env: str | Env) -> Run:
         """The same policies on another environment of the same shapes, e.g. a variant (only to evaluate)."""
         setup = make_setup(env, self.setup.algorithm.name, replace(self.setup.settings, limit={}), self.info["config"])
         for name in ("num_agents", "obs_dim", "num_constraints"):
@@ -198,6 +204,7 @@ class Run:
         self, episodes: int = 200, *, deterministic: bool = True, references: bool = True, write: bool = False
     ) -> dict[str, Any]:
         """Every seed's policy and the scripted references on the same fresh episodes."""
+        session.enable_compilation_cache()
         result = assess_run(self.setup, self.state.algo, self.diverged, episodes, deterministic, references)
         if write:
             partial = self.out / "result.json.partial"

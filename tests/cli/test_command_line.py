@@ -129,11 +129,6 @@ def test_list_has_a_line_for_everything(capsys):
     assert "[scripted: random]" in next(line for line in lines if line.split()[:1] == ["tiny"])
 
 
-def test_environments_bear_the_name_they_are_registered_under():
-    """Otherwise a run could not be resumed from its directory alone."""
-    assert {name: entry.make().spec.name for name, entry in ENVS.items()} == {name: name for name in ENVS}
-
-
 def test_check_passes_a_good_environment(capsys):
     assert main(["check", "tiny"]) == 0
     assert capsys.readouterr().out == "tiny: 0 faults, 0 doubts\n"
@@ -156,6 +151,10 @@ def test_eval_repeats_the_table_and_report_draws_it_again(trained, capsys):
     assert main(["eval", str(trained), "--episodes", "4"]) == 0
     table = capsys.readouterr().out
     assert table.strip() in report
+    assert main(["eval", str(trained), "--episodes", "4", "--env", "tiny-doomed"]) == 0
+    assert capsys.readouterr().out != table
+    assert main(["eval", str(trained), "--env", "probe-mode"]) == 2
+    assert "probe-mode does not fit" in capsys.readouterr().err
     assert main(["report", str(trained), "--markdown"]) == 0
     assert "| --- | ---: | ---: |" in capsys.readouterr().out
 

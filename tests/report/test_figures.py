@@ -87,9 +87,10 @@ def test_figures_need_a_run_directory(tmp_path):
 def test_a_film_has_a_frame_per_step_up_to_a_bound(tmp_path):
     seen = []
 
-    def draw(axes, t):
+    def draw(figure, t):
+        assert figure.axes == [], "the figure must be empty"
         seen.append(t)
-        axes.plot([0, t], [0, 1])
+        figure.subplots().plot([0, t], [0, 1])
 
     movie.write_gif(tmp_path / "a.gif", draw, 5)
     assert seen == [0, 1, 2, 3, 4]

@@ -90,7 +90,12 @@ def test_bootstrap_covers_the_mean_about_as_often_as_it_says():
 
 RUN = {
     "constraints": [{"name": "energy", "limit": 0.1, "unit": "rate"}],
-    "metrics": [{"name": "speed", "unit": "m/s", "better": "higher"}],
+    "metrics": [
+        {"name": "speed", "unit": "m/s", "better": "higher", "per": None},
+        {"name": "reward", "unit": "", "better": "higher", "per": None},
+        {"name": "hours", "unit": "", "better": "neither", "per": None},
+        {"name": "rest", "unit": "", "better": "neither", "per": "hours"},
+    ],
 }
 RESULT = {
     "policies": {
@@ -110,6 +115,7 @@ def test_the_result_table_marks_each_constraint_and_names_lost_seeds():
     assert rows[1][1].endswith(" ok")
     assert rows[1][2].endswith(" OVER")
     assert rows[2] == ["speed [m/s] (higher is better)", "3.0000 [3.0000, 3.0000]", "1.0000 [1.0000, 1.0000]"]
+    assert [row[0] for row in rows[2:]] == ["speed [m/s] (higher is better)", "rest"]
     text = tables.result_table(RUN, RESULT)
     assert "seed 1 diverged at round 17 (reward) and is left out" in text
     assert tables.result_table(RUN, RESULT, "markdown").splitlines()[1] == "| --- | ---: | ---: |"

@@ -107,10 +107,15 @@ def test_an_interrupted_run_is_not_evaluated(tmp_path):
 def test_an_environment_of_ones_own_must_be_handed_in_again(run, monkeypatch, tmp_path):
     info = json.loads((run.out / "run.json").read_text())
     (tmp_path / "run.json").write_text(json.dumps(info | {"env": "mine"}))
-    with pytest.raises(TridentError, match=r"unknown environment 'mine'.*trident.load\(run, env=your_env\)"):
+    with pytest.raises(TridentError, match=r"'mine' is not a registered .*trident.load\(run, env=your_env\)"):
         trident.load(tmp_path)
     with pytest.raises(TridentError, match="not a run directory"):
         trident.load(tmp_path / "nowhere")
+
+
+def test_a_mistyped_setting_is_named():
+    with pytest.raises(TridentError, match=r"unknown setting 'eval_episode' of trident.train: did you mean 'eval_ep"):
+        trident.train("tiny", "tiny", eval_episode=3)
 
 
 def test_summaries_weigh_steps_not_episodes():

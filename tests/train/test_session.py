@@ -281,6 +281,23 @@ def test_a_diverged_seed_is_frozen_and_named_while_others_go_on(tmp_path):
     assert np.isfinite(run.state.algo.w).all()
 
 
+def test_a_variant_is_found_again_under_its_registered_name(tmp_path):
+    """Its spec bears the original's name; resuming must not fall back to the original."""
+    built = setup("tiny-doomed")
+    session.write_run(tmp_path, built)
+    assert read_run(tmp_path)["env"] == "tiny-doomed"
+    assert setup_of(tmp_path).env is tiny.DOOMED
+    assert session.identity(built) == session.identity(setup_of(tmp_path)) != session.identity(setup())
+
+
+def test_an_environment_with_another_config_is_another_environment():
+    class Other(tiny.TinyEnv):
+        config = tiny.TinyConfig()
+
+    mine, same = (make_setup(env, "tiny", Settings()) for env in (Other(), tiny.TinyEnv()))
+    assert session.identity(mine)["env config"] != session.identity(same)["env config"]
+
+
 def test_when_every_seed_has_diverged_the_run_stops_and_says_why(tmp_path):
     out = tmp_path / "run"
     with pytest.raises(TridentError, match=r"every seed has diverged .*reward is not finite.*checkpoints") as caught:

@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, Command]] = {
     "report": ("draw a run's figures and print its table again", lazily("trident.cli.runs", "report")),
     "render": ("make a GIF of a run or of a scripted policy", lazily("trident.cli.show", "render")),
     "list": ("every environment, algorithm and scripted policy", lazily("trident.cli.show", "list_all")),
+    "bench": ("measure speed on this machine", lazily("trident.cli.bench", "bench")),
     "check": ("check that an environment keeps the contract", lazily("trident.cli.show", "check")),
 }
 """name -> (one line of help, what to call with the remaining arguments)"""

@@ -14,7 +14,6 @@ from trident.cli.options import parse
 from trident.cli.train import finish
 from trident.report.figures import draw_figures
 from trident.report.tables import result_table
-from trident.train.registry import make_env
 from trident.train.settings import read_run
 
 RunDirectory = tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="RUN")]]
@@ -65,7 +64,7 @@ Examples:
     for note in run.notes:
         print(note, file=sys.stderr)
     if options.env is not None:
-        run = run.on(make_env(options.env))
+        run = run.on(options.env)
     result = run.evaluate(options.episodes, deterministic=not options.stochastic, write=options.env is None)
     print(result_table(run.info, result))
     return 0

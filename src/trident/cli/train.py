@@ -44,7 +44,7 @@ def train(argv: list[str]) -> int:
     env = make_env(name)
     config = default_config(algo, env)
     options = parse(_with_config(config), argv, "train", _description(env, algo, config))
-    setup = make_setup(env, options.algo, options.settings, options.config)
+    setup = make_setup(name, options.algo, options.settings, options.config)
     return finish(api.start(setup, options.out))
 
 

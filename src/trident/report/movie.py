@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import matplotlib as mpl
@@ -12,42 +13,50 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from PIL import Image
 
 from trident.report.figures import COLOURS, LIMIT, STYLE
 
-MAX_FRAMES = 150
+MAX_FRAMES = 100
 
 
-def write_gif(path: Path, draw: Callable[[Axes, int], None], frames: int, seconds: float = 12.0) -> None:
-    """`draw(axes, t)` paints frame t on empty axes; long episodes are thinned. The last frame stays for a while."""
+Draw = Callable[[Figure, int], None]
+"""Paints step t of an episode on an empty figure."""
+
+
+def write_gif(path: Path, draw: Draw, frames: int, seconds: float = 12.0) -> None:
+    """Long episodes are thinned; the last frame stays for a while."""
     shown = np.unique(np.linspace(0, frames - 1, min(frames, MAX_FRAMES)).astype(int))
     images = []
-    with mpl.rc_context(STYLE):  # pyright: ignore[reportArgumentType]
-        figure, ax = plt.subplots(figsize=(5.6, 5.2), dpi=90)
+    with _figure(90) as figure:
         for t in shown:
-            ax.clear()
-            draw(ax, int(t))
+            figure.clear()
+            draw(figure, int(t))
             figure.canvas.draw()
             pixels = np.asarray(figure.canvas.buffer_rgba())[..., :3]  # pyright: ignore[reportAttributeAccessIssue]
             images.append(Image.fromarray(pixels.copy()))
-        plt.close(figure)
     # One palette for all frames: otherwise the colours flicker.
-    palette = images[-1].quantize(128, dither=Image.Dither.NONE)
+    palette = images[-1].quantize(192, dither=Image.Dither.NONE)
     images = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
     pause = max(30, round(1000 * seconds / len(images)))
     durations = [pause] * (len(images) - 1) + [1500]
     images[0].save(path, save_all=True, append_images=images[1:], duration=durations, loop=0, optimize=True)
 
 
-def write_frame(path: Path, draw: Callable[[Axes, int], None], t: int) -> None:
-    with mpl.rc_context(STYLE):  # pyright: ignore[reportArgumentType]
-        figure, ax = plt.subplots(figsize=(5.6, 5.2), dpi=130)
-        draw(ax, t)
-        figure.tight_layout()
+def write_frame(path: Path, draw: Draw, t: int) -> None:
+    with _figure(140) as figure:
+        draw(figure, t)
         figure.savefig(path)
-        plt.close(figure)
+
+
+@contextmanager
+def _figure(dpi: int) -> Iterator[Figure]:
+    """In matplotlib's own style: how an environment looks is the environment's business."""
+    figure = plt.figure(figsize=(10.6, 5.6), dpi=dpi)
+    yield figure
+    plt.close(figure)
 
 
 def write_chart(
@@ -74,6 +83,7 @@ def write_chart(
             ax.plot(time, np.cumsum(cost) / (time + 1), color=colour, lw=1.8, label="mean so far")
             ax.axhline(limits[name], color=LIMIT, ls="--", lw=1.2, label=f"limit {limits[name]:g}")
             ax.set_title(f"cost {name}")
+            ax.set_ylim(bottom=min(0.0, float(cost.min())))
             ax.legend(loc="upper right", ncols=2)
         axes[-1, 0].set_xlabel("step of the episode")
         axes[-1, 0].set_xlim(-0.5, len(reward) - 0.5)

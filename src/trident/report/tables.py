@@ -53,7 +53,8 @@ def result_rows(run: dict[str, Any], result: dict[str, Any]) -> tuple[list[str],
             estimate = _estimate(seeds, f"cost/{c['name']}")
             cells.append(f"{interval(estimate)} {'ok' if estimate.value <= c['limit'] else 'OVER'}")
         rows.append([f"cost {c['name']} <= {c['limit']:g} {c['unit']}".rstrip(), *cells])
-    for m in run["metrics"]:
+    said = {"reward", *(m["per"] for m in run["metrics"])}  # stands above, or is only a weight
+    for m in (m for m in run["metrics"] if m["name"] not in said):
         arrow = {"higher": " (higher is better)", "lower": " (lower is better)"}.get(m["better"], "")
         unit = f" [{m['unit']}]" if m["unit"] else ""
         cells = [interval(_estimate(seeds, f"metric/{m['name']}")) for seeds in policies.values()]

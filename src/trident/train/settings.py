@@ -10,6 +10,7 @@ import math
 import os
 import platform
 import subprocess
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,9 +19,8 @@ from typing import Annotated, Any, NamedTuple
 import jax
 from tyro.constructors import PrimitiveConstructorSpec
 
-import trident
 from trident.errors import TridentError
-from trident.train.registry import default_config, make_algorithm, make_env
+from trident.train.registry import ENVS, default_config, make_algorithm, make_env
 from trident.types import Algorithm, Env, EnvSpec
 
 
@@ -117,10 +117,11 @@ class Setup(NamedTuple):
 def make_setup(env: str | Env, algo: str, settings: Settings, config: Any = None) -> Setup:
     """`config` is a config dataclass, a mapping of the fields to change, or None for the preset's own."""
     _check(settings)
+    name = env if isinstance(env, str) else env.spec.name  # a variant may share its spec with the original
     env = make_env(env) if isinstance(env, str) else env
-    for name in settings.limit:
-        check_name("constraint", name, [c.name for c in env.spec.constraints], env.spec.name)
-    spec = env.spec.with_limits(settings.limit)
+    for limit in settings.limit:
+        check_name("constraint", limit, [c.name for c in env.spec.constraints], name)
+    spec = dataclasses.replace(env.spec.with_limits(settings.limit), name=name)
     default = default_config(algo, env)
     if config is None or isinstance(config, Mapping):
         config = override(default, config or {}, algo)
@@ -192,12 +193,23 @@ def identity(setup: Setup) -> dict[str, Any]:
     return {
         "env": setup.spec.name,
         "version": setup.spec.version,
+        "env config": _env_config(setup.env),
         "algo": setup.algorithm.name,
-        "config hash": hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:16],
+        "config hash": _digest(json.dumps(decides, sort_keys=True)),
         "seeds": list(setup.seeds),
         "jax": jax.__version__,
         "cores": os.cpu_count(),
     }
+
+
+def _env_config(env: Env) -> str | None:
+    """Tells variants apart that share a name; only for environments with a dataclass `config`."""
+    config = getattr(env, "config", None)
+    return _digest(repr(config)) if dataclasses.is_dataclass(config) else None
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def describe(setup: Setup) -> dict[str, Any]:
@@ -218,10 +230,19 @@ def describe(setup: Setup) -> dict[str, Any]:
         "metrics": [dataclasses.asdict(m) for m in spec.metrics],
         "scripted": list(setup.env.scripted),
         "identity": identity(setup),
-        "versions": {"trident": trident.__version__, "jax": jax.__version__, "python": platform.python_version()},
+        "versions": {
+            "trident": sys.modules["trident"].__version__,
+            "jax": jax.__version__,
+            "python": platform.python_version(),
+        },
         "host": {"cores": os.cpu_count(), "machine": platform.machine(), "device": jax.devices()[0].platform},
         "commit": _commit(),
     }
+
+
+def _versions() -> dict[str, str]:
+    ours = sys.modules["trident"].__version__
+    return {"trident": ours, "jax": jax.__version__, "python": platform.python_version()}
 
 
 def write_run(out: Path, setup: Setup) -> dict[str, Any]:
@@ -245,14 +266,13 @@ def read_run(out: Path) -> dict[str, Any]:
 def setup_of(out: Path, env: str | Env | None = None, episodes: int | None = None) -> Setup:
     """The setup of an earlier run. An environment outside the registry must be handed in again."""
     run = read_run(out)
-    try:
-        env = make_env(run["env"]) if env is None else env
-    except TridentError as error:
-        raise TridentError(f"{error}; for an environment of your own call trident.load(run, env=your_env)") from error
+    if env is None and run["env"] not in ENVS:
+        raise TridentError(f"{run['env']!r} is not a registered environment: call trident.load(run, env=your_env)")
     saved = run["settings"] | ({} if episodes is None else {"episodes": episodes})
     known = {f.name for f in dataclasses.fields(Settings)}
     settings = Settings(**{k: _tupled(v) for k, v in saved.items() if k in known})
-    return make_setup(env, run["algo"], settings, run["config"])
+    setup = make_setup(run["env"] if env is None else env, run["algo"], settings, run["config"])
+    return setup._replace(spec=dataclasses.replace(setup.spec, name=run["env"])) if env is not None else setup
 
 
 def mode_names(spec: EnvSpec) -> list[str]:
