@@ -1,0 +1,1 @@
+"""Measurements of speed: `trident bench speed`."""

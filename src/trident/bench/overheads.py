@@ -1,0 +1,57 @@
+"""What TRIDENT's parts cost on top of a plain learner of the same size: STGC over Gumbel-Softmax, physics over none.
+
+Every variant updates the same state on the same data with the same random numbers, in turn. The estimators differ in
+the policy update alone, so their overhead is stated as a share of a round: rollout and update with the plain variant.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+from trident.bench.timing import Say, compile_, interleave
+from trident.bench.training import LEARNERS, collector, round_shapes, sample_data, update_flops, update_of
+from trident.types import Env
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "gs": {"estimator": "gs"},
+    "stgc": {"estimator": "stgc"},
+    "exact": {"estimator": "exact"},
+    "exact, no physics": {"estimator": "exact", "physics": "none"},
+}
+"""By name: fields of TridentConfig."""
+
+PAIRS = {"stgc over gs": ("stgc", "gs"), "exact over gs": ("exact", "gs"), "physics": ("exact", "exact, no physics")}
+
+
+def measure_overheads(env: Env, size: str, repeats: int, say: Say) -> dict[str, Any]:
+    learner = LEARNERS["trident"]
+    algorithms = {name: learner.build(env, size, **changes) for name, changes in VARIANTS.items()}
+    first = next(iter(algorithms.values()))
+    sample = sample_data(env, first)
+    shapes, flops, calls = round_shapes(env, first), {}, {}
+    for name, algorithm in algorithms.items():
+        say(f"compiling the update with {name}")
+        call = compile_(update_of(algorithm), shapes.algo, shapes.data).call
+        calls[name] = lambda call=call: call(sample.algo, sample.data)
+        flops[name] = update_flops(env, algorithm, learner.critics)["update"]
+    key = jax.random.key(0)
+    roll = compile_(collector(env, first), shapes.algo, shapes.actors, key).call
+    calls["rollout"] = lambda: roll(sample.algo, sample.actors, key)
+    say("timing the variants in turn")
+    seconds = interleave(calls, repeats)
+    return {"size": size, "seconds": seconds, "flops": flops, "overhead": overheads(seconds, flops)}
+
+
+def overheads(seconds: dict[str, float], flops: dict[str, float]) -> dict[str, dict[str, float]]:
+    """Added share of a round's time, of an update's time and of an update's operations."""
+    out = {}
+    for name, (with_it, without) in PAIRS.items():
+        added = seconds[with_it] - seconds[without]
+        out[name] = {
+            "of_round": added / (seconds[without] + seconds["rollout"]),
+            "of_update": added / seconds[without],
+            "of_flops": flops[with_it] / flops[without] - 1.0,
+        }
+    return out

@@ -1,0 +1,161 @@
+"""A record of `trident bench speed` as tables: for the terminal, and as a page of the documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+from trident.report.tables import markdown
+
+
+class Section(NamedTuple):
+    title: str
+    header: list[str]
+    rows: list[list[str]]
+    note: str = ""
+
+
+def sections(record: dict[str, Any]) -> Iterator[Section]:
+    makers = {"env": _env, "update": _update, "training": _training, "overheads": _overheads, "growth": _growth}
+    goals = [[g["name"], figure(g["value"]), g["goal"], "yes" if g["met"] else "NO"] for g in record["goals"]]
+    yield Section("Goals", ["", "measured", "goal", "met"], goals)
+    for part, make in makers.items():
+        if part in record:
+            yield from make(record[part])
+
+
+def show(record: dict[str, Any], console: Console) -> None:
+    for section in sections(record):
+        table = Table(title=section.title, title_justify="left", caption=section.note or None, caption_justify="left")
+        for i, name in enumerate(section.header):
+            table.add_column(name, justify="left" if i == 0 else "right")
+        for row in section.rows:
+            table.add_row(*row)
+        console.print(table)
+    console.print(circumstances(record))
+
+
+def page(record: dict[str, Any]) -> str:
+    """docs/speed.md."""
+    parts = [PREFACE, circumstances(record)]
+    for s in sections(record):
+        parts += [f"## {s.title}", markdown(s.header, s.rows), *([s.note] if s.note else [])]
+    return "\n\n".join(parts) + "\n"
+
+
+PREFACE = """\
+# Speed
+
+Written by `trident bench speed --out benchmarks/speed/record.json --docs docs/speed.md`; do not edit by hand.
+
+Everything below comes from one run on one machine. What is compared takes turns, and the shortest time of each
+counts, so ratios hold on a busy machine where single times do not."""
+
+
+def circumstances(record: dict[str, Any]) -> str:
+    a = record["about"]
+    before, after = a["load_average"]["before"][0], a["load_average"]["after"][0]
+    busy = max(before, after) > a["cores"]
+    return (
+        f"{a['when']}, commit {a['commit'] or 'unknown'}, {a['cores']} cores of {a['processor']}, jax {a['jax']}; load "
+        f"average {before:.1f} before and {after:.1f} after"
+        + (" (the machine was busy with other work: absolute times are too long)" if busy else "")
+        + f"; {a['seconds'] / 60:.0f} minutes, peak memory {a['peak_rss_mib']:,.0f} MiB"
+        + ("; a quick run on small sizes" if a["quick"] else "")
+        + "."
+    )
+
+
+def figure(value: float) -> str:
+    """Three significant digits."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _env(part: dict[str, Any]) -> Iterator[Section]:
+    rows = [
+        [name, figure(rate), figure(part["jax_over"][name]) + " x" if name in part["jax_over"] else ""]
+        for name, rate in part["steps_per_second"].items()
+    ]
+    note = f"Random actions, {part['envs']} environments; each environment's step counts as one."
+    note += f" NumPy: {part['missing']}." if part["missing"] else ""
+    yield Section("The environment alone (uav-mec)", ["", "env steps/s", "JAX is faster by"], rows, note)
+
+
+def _update(part: dict[str, Any]) -> Iterator[Section]:
+    size = part["size"]
+    rows = [
+        [
+            name,
+            figure(1e3 * seconds),
+            figure(part["jax_faster_by"][name]) + " x" if name in part["jax_faster_by"] else "",
+            *([figure(part["results"][name][k]) for k in ("kl", "evaluations")] if name in part["results"] else []),
+        ]
+        for name, seconds in part["seconds"].items()
+    ]
+    layers = " x ".join(map(str, size["hidden"]))
+    note = (
+        f"Hidden layers {layers}, batch {size['batch']:,}, {part['cg_steps']} conjugate-gradient steps for the reward "
+        f"and each of {size['constraints']} costs, {part['threads']} threads. JAX multiplies with the Fisher matrix "
+        "through one linearisation; PyTorch differentiates the KL twice, from scratch in every product (public) or "
+        "keeping the first derivative's graph (kept-graph). Equal KL and number of trials show that both solve the same problem."
+    )
+    note += f" PyTorch: {part['missing']}." if part["missing"] else f" PyTorch {part['torch']}."
+    header = ["", "ms per update", "JAX is faster by", "KL", "line-search trials"]
+    yield Section("One agent's constrained update", header, rows, note)
+
+
+def _training(part: dict[str, Any]) -> Iterator[Section]:
+    header = ["", "env steps/s", "round, s", "rollout", "critics", "policies", "compile, s", "(CPU s)", "program, MiB"]
+    rows = []
+    for name, r in part.items():
+        shares = [percent(r["share"][k]) for k in ("rollout", "critics", "policies")]
+        took = r["compile"]["round"]
+        rows.append(
+            [name, figure(r["steps_per_second"]), figure(r["round_seconds"]), *shares, figure(took["wall"]),
+             figure(took["cpu"]), figure(sum(r["program_mib"].values()))]
+        )  # fmt: skip
+    note = (
+        "uav-mec, one seed. The critics' share is `update` asked for its critics alone; policies are the rest of the "
+        "round. Compilation is without the persistent cache; later runs of the same kind take the program from it."
+    )
+    yield Section("Training rounds", header, rows, note)
+    header = ["", "GFLOP per update", "GFLOP/s", "sgemm GFLOP/s", "share"]
+    rows = [
+        [name, figure(r["flops"]["update"] / 1e9), figure(r["gflops"]), figure(r["sgemm_gflops"]),
+         percent(r["of_sgemm"])]
+        for name, r in part.items()
+    ]  # fmt: skip
+    note = (
+        "Against a 4096 x 512 x 512 single-precision product in the same turns. Operations are XLA's count of the "
+        "program before optimisation, with the bodies of loops analysed one by one and multiplied by their trips (XLA "
+        "counts a body once); a line search counts as one trial."
+    )
+    yield Section("Arithmetic of the update", header, rows, note)
+
+
+def _overheads(part: dict[str, Any]) -> Iterator[Section]:
+    rows = [
+        [name, percent(o["of_round"]), percent(o["of_update"]), percent(o["of_flops"])]
+        for name, o in part["overhead"].items()
+    ]
+    note = f"{part['size'].capitalize()} networks; the same state, data and random numbers for every variant."
+    yield Section("What TRIDENT's parts cost", ["", "of a round", "of an update", "of its operations"], rows, note)
+
+
+def _growth(part: dict[str, Any]) -> Iterator[Section]:
+    numbers = {"N": "agents", "K": "constraints; the fitted power is of 1 + K", "M": "modes"}
+    for axis, g in part.items():
+        header = ["operations", *(f"{axis} = {at}" for at in g["at"]), "exponent", "R2", "last two"]
+        rows = [
+            [name, *(f"{c:.3g}" for c in counts),
+             *(f"{g['fit'][name][k]:.2f}" for k in ("exponent", "r2", "last"))]
+            for name, counts in g["flops"].items()
+        ]  # fmt: skip
+        yield Section(f"Growth with {axis} ({numbers[axis]})", header, rows)

@@ -1,0 +1,177 @@
+"""One agent's constrained update against the same update written plainly in PyTorch.
+
+The problem is the same to the last number: network, observations, hybrid distribution, advantages, budgets,
+conjugate-gradient steps and line-search rule. PyTorch is no dependency: it runs in a process of its own
+(benchmarks/speed/torch_update.py), under this interpreter or the one named by TRIDENT_TORCH_PYTHON, and takes turns
+with JAX. Both may use every core of the machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from trident.bench.env_speed import from_checkout
+from trident.bench.timing import compile_, interleave
+from trident.errors import TridentError
+from trident.maths import hybrid
+from trident.maths.constrained_update import UpdateRule, constrained_update
+from trident.nets import actor_apply, actor_init
+
+WAYS = ("public", "kept-graph")
+"""How PyTorch takes its second derivatives; see benchmarks/speed/torch_update.py."""
+
+
+@dataclass(frozen=True)
+class UpdateSize:
+    hidden: tuple[int, ...] = (256, 256)
+    batch: int = 3200
+    obs_dim: int = 78
+    modes: int = 3
+    params: int = 3
+
+
+class Problem(NamedTuple):
+    actor: Any
+    obs: Any  # [B, O]
+    mode: Any  # [B]
+    raw: Any  # [B, P]
+    advantage: Any  # [B, J]
+    used: Any  # [M, P]
+    budget: Any  # [K]
+
+
+RULE = UpdateRule(delta=0.01)
+
+
+def make_problem(size: UpdateSize) -> Problem:
+    """Two constraints: one with a little room, one whose cost must fall; both costs rise with the reward, so both bind.
+    Advantages depend on what can be learned."""
+    actor_key, obs_key, act_key, noise_key = jax.random.split(jax.random.key(0), 4)
+    actor = actor_init(actor_key, size.obs_dim, size.hidden, size.modes, size.params, -0.5)
+    obs = jax.random.normal(obs_key, (size.batch, size.obs_dim))
+    used = jnp.ones((size.modes, size.params), bool).at[0, -1].set(False)
+    mask = jnp.ones((size.batch, size.modes), bool)
+    mode, raw = hybrid.sample(act_key, actor_apply(actor, obs), mask, used)
+    waves = jnp.stack([jnp.sin(obs[:, j]) * raw[:, j % size.params] + (mode == j) for j in range(3)], -1)
+    waves = waves.at[:, 1:].add(0.7 * waves[:, :1])
+    advantage = waves - waves.mean(0) + 0.3 * jax.random.normal(noise_key, waves.shape)
+    return Problem(actor, obs, mode, raw, advantage, used, jnp.array([0.02, -0.005]))
+
+
+def jax_update(problem: Problem) -> tuple[Callable[..., Any], Any]:
+    """(theta, problem) -> (theta', info), and theta. The gradients of the surrogates are part of the update."""
+    theta, unravel = ravel_pytree(problem.actor)
+
+    def update(theta: Any, p: Problem) -> Any:
+        mask, count = jnp.ones((p.obs.shape[0], p.used.shape[0]), bool), p.obs.shape[0]
+        dist = lambda t: actor_apply(unravel(t), p.obs)  # noqa: E731
+        log_prob = lambda t: hybrid.log_prob(dist(t), mask, p.used, p.mode, p.raw)  # noqa: E731
+        weight, old = jnp.full(count, 1.0 / count), log_prob(theta)
+
+        def surrogates(t: Any) -> Any:
+            return weight @ (jnp.expm1(log_prob(t) - old)[:, None] * p.advantage)
+
+        gradients = jax.jacrev(surrogates)(theta)
+        return constrained_update(RULE, theta, gradients, surrogates, dist, mask, p.used, weight, p.budget)
+
+    return update, theta
+
+
+def measure_update(size: UpdateSize, repeats: int) -> dict[str, Any]:
+    problem = make_problem(size)
+    update, theta = jax_update(problem)
+    compiled = compile_(update, theta, problem).call
+    _, info = compiled(theta, problem)
+    trials = 1 + round(float(jnp.log(info.fraction) / np.log(RULE.ratio))) if info.fraction > 0 else RULE.backtracks
+    out = {
+        "size": size.__dict__ | {"constraints": len(problem.budget)},
+        "cg_steps": RULE.cg_steps,
+        "threads": _threads(),
+        "results": {"jax": {"kl": float(info.kl), "change": np.asarray(info.change).tolist(), "evaluations": trials}},
+        "missing": None,
+    }
+    calls: dict[str, Callable[[], Any]] = {"jax": lambda: compiled(theta, problem)}
+    try:
+        with TorchWorker(problem) as worker:
+            calls |= {f"torch {way}": lambda way=way: worker.update(way) for way in WAYS}
+            seconds = interleave(calls, repeats)
+            seconds |= {f"torch {way}": worker.best[way] for way in WAYS}
+            out["results"] |= {f"torch {way}": worker.results[way] for way in WAYS}
+            out["torch"] = worker.version
+    except TridentError as error:
+        out["missing"] = str(error)
+        seconds = interleave({"jax": calls["jax"]}, repeats)
+    ratios = {name: s / seconds["jax"] for name, s in seconds.items() if name != "jax"}
+    return out | {"seconds": seconds, "jax_faster_by": ratios}
+
+
+class TorchWorker:
+    """The PyTorch process: one word in, one update, one line out. It takes its own times, without the pipe."""
+
+    def __init__(self, problem: Problem) -> None:
+        script = from_checkout("benchmarks/speed/torch_update.py")
+        python = os.environ.get("TRIDENT_TORCH_PYTHON", sys.executable)
+        asked = subprocess.run(
+            [python, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True, check=False
+        )
+        if asked.returncode:
+            raise TridentError("install torch to compare, or name a Python that has it in TRIDENT_TORCH_PYTHON")
+        self.version = asked.stdout.strip()
+        self.best: dict[str, float] = dict.fromkeys(WAYS, float("inf"))
+        self.results: dict[str, Any] = {}
+        self._folder = tempfile.TemporaryDirectory()
+        path = Path(self._folder.name) / "problem.npz"
+        np.savez(path, **plain_problem(problem))  # pyright: ignore[reportArgumentType]
+        threads = str(_threads())
+        self._process = subprocess.Popen(
+            [python, str(script), str(path), threads], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env=os.environ | {"OMP_NUM_THREADS": threads},
+        )  # fmt: skip
+
+    def update(self, way: str) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(way + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise TridentError("the PyTorch process ended early; its own message is above")
+        answer = json.loads(line)
+        self.best[way] = min(self.best[way], answer.pop("seconds"))
+        self.results[way] = answer
+
+    def __enter__(self) -> TorchWorker:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(timeout=60)
+        self._folder.cleanup()
+
+
+def plain_problem(problem: Problem) -> dict[str, np.ndarray]:
+    """The problem as named arrays."""
+    layers = problem.actor["trunk"]
+    arrays = {f"{name}{i}": x for i, layer in enumerate(layers) for name, x in layer.items()}
+    arrays |= {"layers": len(layers), "log_std": problem.actor["log_std"]}
+    arrays |= {k: v for k, v in problem._asdict().items() if k != "actor"}
+    rule = ("delta", "damping", "ratio", "slack", "cg_steps", "backtracks")
+    return {k: np.asarray(v) for k, v in (arrays | {name: getattr(RULE, name) for name in rule}).items()}
+
+
+def _threads() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,141 @@
+"""The record of `trident bench speed`: its structure with tiny sizes, its goals, and the page made from it."""
+
+import json
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+import tiny
+
+from trident.bench import env_speed, page, speed, training, update_speed
+from trident.bench.growth import by_agents, by_constraints, by_modes, step_flops
+from trident.bench.overheads import overheads
+from trident.bench.timing import interleave
+from trident.cli import main
+from trident.envs.uav_mec import UavMec
+from trident.errors import TridentError
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def rounds():
+    """A tiny learner stands for all: `w` is as good as critics."""
+    env = tiny.TinyEnv()
+    return training.measure_training(env, tiny.make(tiny.TinyConfig(), env.spec, None), lambda s: s.w, repeats=2)
+
+
+def test_training_rounds(rounds):
+    assert rounds["steps_per_second"] == pytest.approx(rounds["env_steps_per_round"] / rounds["round_seconds"])
+    assert sum(rounds["share"].values()) == pytest.approx(1.0)
+    assert 0 < rounds["flops"]["critics"] < rounds["flops"]["update"]
+    assert min(rounds["compile"]["round"].values()) > 0
+    assert rounds["of_sgemm"] == pytest.approx(rounds["gflops"] / rounds["sgemm_gflops"])
+    assert rounds["peak_rss_mib"] > 50
+
+
+def test_record_becomes_a_page(rounds, monkeypatch):
+    """Every part in its place, with the slow ones stood in for."""
+    seconds = {"gs": 1.0, "stgc": 1.1, "exact": 1.2, "exact, no physics": 1.15, "rollout": 1.0}
+    flops = {"gs": 10.0, "stgc": 12.0, "exact": 15.0, "exact, no physics": 15.0}
+    costs = {"size": "tiny", "seconds": seconds, "flops": flops, "overhead": overheads(seconds, flops)}
+    monkeypatch.setattr(speed, "measure_training", lambda *_: rounds)
+    monkeypatch.setattr(speed, "measure_overheads", lambda *_: costs)
+    monkeypatch.setattr(
+        speed, "measure_env",
+        lambda *_: {"envs": 4, "steps_per_second": {"jax": 300.0, "numpy one at a time": 2.0},
+                    "jax_over": {"numpy one at a time": 150.0}, "missing": None},
+    )  # fmt: skip
+    heard = []
+    plan = speed.Plan(parts=("env", "training", "overheads"), sizes=("tiny",), algos=("happo",))
+    record = json.loads(json.dumps(speed.measure(plan, heard.append)))
+    assert len(heard) == 4
+    met = {g["name"]: g["met"] for g in record["goals"]}
+    assert met == {
+        "env: JAX over NumPy, one at a time": True,
+        "STGC over Gumbel-Softmax, share of a round": True,
+        "physics, share of a round": False,
+    }
+    assert costs["overhead"]["stgc over gs"] == pytest.approx({"of_round": 0.05, "of_update": 0.1, "of_flops": 0.2})
+    text = page.page(record)
+    for heading in ("Goals", "The environment alone", "Training rounds", "What TRIDENT's parts cost"):
+        assert f"## {heading}" in text
+    assert "| physics, share of a round | 0.0233 | <= 0.02 | NO |" in text
+
+
+def test_turns_are_interleaved_and_the_shortest_counts(monkeypatch):
+    order, clock = [], iter([0.0, 5.0, 5.0, 6.0, 6.0, 8.0, 8.0, 12.0])
+    monkeypatch.setattr("trident.bench.timing.time.perf_counter", lambda: next(clock))
+    best = interleave({"a": lambda: order.append("a"), "b": lambda: order.append("b")}, repeats=2)
+    assert order == ["a", "b"] * 3
+    assert best == {"a": 2.0, "b": 1.0}
+
+
+def test_numpy_twin_runs():
+    env, twin = UavMec(), env_speed.load_twin()
+    state, _ = jax.eval_shape(env.reset, jax.random.key(0))
+    start = {name: np.zeros((2, *x.shape), x.dtype) for name, x in state._asdict().items()}
+    reward = env_speed.numpy_steps(twin, env, start, 3)()
+    assert reward.shape == (2,)
+    assert np.all(reward < 0)
+
+
+def test_without_a_checkout_the_twin_is_missing(monkeypatch, tmp_path):
+    monkeypatch.setattr(env_speed, "SOURCE", tmp_path)
+    with pytest.raises(TridentError, match="needs a source checkout"):
+        env_speed.load_twin()
+
+
+def test_growth_environments():
+    for n in (2, 5):
+        assert (by_agents(n).spec.num_agents, by_agents(n).spec.action.num_modes) == (n, 3)
+    assert by_modes(4).spec.action.num_modes == 4
+    for k in range(4):
+        env = by_constraints(k)
+        _, step = jax.eval_shape(env.reset, jax.random.key(0))
+        assert env.spec.num_constraints == k
+        assert step.cost.shape == step.margin.shape == (k,)
+        signals = jax.eval_shape(env.physics.signals, step.state, jax.eval_shape(env.physics.nominal, step.state))
+        assert signals.shape == (1 + k,)
+    assert step_flops(by_agents(4)) > 2 * step_flops(by_agents(2))
+
+
+def test_update_problem_binds_both_constraints():
+    """The yardstick exercises the constrained solve: the cost that must fall falls, the other stays within its room."""
+    problem = update_speed.make_problem(update_speed.UpdateSize(hidden=(8,), batch=64, obs_dim=4))
+    update, theta = update_speed.jax_update(problem)
+    _, info = jax.jit(update)(theta, problem)
+    assert info.kind == 1
+    assert info.change[0] > 0
+    assert info.change[1] <= problem.budget[0] + 1e-6
+    assert info.change[2] < 0
+    arrays = update_speed.plain_problem(problem)
+    assert arrays["w0"].shape == (4, 8)
+    assert arrays["layers"] == 2
+    assert arrays["cg_steps"] == update_speed.RULE.cg_steps
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["bench", "sped"], "there is `trident bench speed`"),
+        (["bench", "speed", "--quik"], "did you mean --quick?"),
+        (["bench", "speed", "--algos", "hapo"], "unknown algorithm 'hapo': there are mappo, happo, trident"),
+        (["bench", "speed", "--show", "nowhere.json"], "nowhere.json is not a record"),
+    ],
+)
+def test_mistakes_are_answered_in_one_line(words, message, capsys):
+    assert main(words) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_help_teaches_by_example(capsys):
+    with pytest.raises(SystemExit):
+        main(["bench", "speed", "--help"])
+    assert "trident bench speed --quick" in capsys.readouterr().out
+
+
+def test_the_page_is_made_from_the_record():
+    record = speed.read_record(ROOT / "benchmarks/speed/record.json")
+    assert (ROOT / "docs/speed.md").read_text(encoding="utf-8") == page.page(record)
