@@ -121,6 +121,13 @@ def test_the_result_table_marks_each_constraint_and_names_lost_seeds():
     assert tables.result_table(RUN, RESULT, "markdown").splitlines()[1] == "| --- | ---: | ---: |"
 
 
+def test_one_seed_has_no_interval():
+    alone = RESULT | {"policies": {"a": RESULT["policies"]["a"][:1]}}
+    header, rows = tables.result_rows(RUN, alone)
+    assert header[0] == "per step (one seed: no interval)"
+    assert [row[1] for row in rows[:2]] == ["1.0000", "0.0500 ok"]
+
+
 @pytest.mark.parametrize(
     ("value", "text"), [(0.0, "0.0000"), (0.12345, "0.1235"), (123.456, "123.46"), (1e-7, "1.00e-07"), (math.nan, "-")]
 )

@@ -53,7 +53,7 @@ def plan_line(run: dict[str, Any]) -> str:
     seeds, steps = len(run["settings"]["seeds"]), run["rounds"] * run["steps_per_round"]
     limits = ", ".join(f"{c['name']} <= {c['limit']:g} {c['unit']}" for c in run["constraints"]) or "none"
     return (
-        f"{run['algo']} on {run['env']} (version {run['env_version']}, {run['agents']} agents): {seeds} seeds x "
+        f"{run['algo']} on {run['env']} (version {run['env_version']}, {run['agents']} agents): {seeds} seed{'s' * (seeds > 1)} x "
         f"{run['rounds']} rounds x {run['steps_per_round']:,} env steps = {seeds * steps:,} env steps "
         f"on {run['host']['device']} ({run['host']['cores']} cores); limits: {limits}"
     )

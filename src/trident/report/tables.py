@@ -35,7 +35,10 @@ def number(value: float) -> str:
     return f"{value:.2e}"
 
 
-def interval(estimate: Estimate) -> str:
+def interval(estimate: Estimate, samples: int = 2) -> str:
+    """One sample has no interval: nothing is known of its spread."""
+    if samples < 2:
+        return number(estimate.value)
     return f"{number(estimate.value)} [{number(estimate.low)}, {number(estimate.high)}]"
 
 
@@ -45,22 +48,24 @@ def result_rows(run: dict[str, Any], result: dict[str, Any]) -> tuple[list[str],
     A constraint shows its limit and, per policy, "ok" or "OVER" for the mean.
     """
     policies = result["policies"]
-    header = ["per step, mean over seeds [95 % interval]", *policies]
-    rows = [["reward", *(interval(_estimate(seeds, "reward")) for seeds in policies.values())]]
+    one = max(map(len, policies.values())) < 2
+    header = ["per step (one seed: no interval)" if one else "per step, mean over seeds [95 % interval]", *policies]
+    rows = [["reward", *(_cell(seeds, "reward") for seeds in policies.values())]]
     for c in run["constraints"]:
         cells = []
         for seeds in policies.values():
-            estimate = _estimate(seeds, f"cost/{c['name']}")
-            cells.append(f"{interval(estimate)} {'ok' if estimate.value <= c['limit'] else 'OVER'}")
+            name = f"cost/{c['name']}"
+            within = _estimate(seeds, name).value <= c["limit"]
+            cells.append(f"{_cell(seeds, name)} {'ok' if within else 'OVER'}")
         rows.append([f"cost {c['name']} <= {c['limit']:g} {c['unit']}".rstrip(), *cells])
     said = {"reward", *(m["per"] for m in run["metrics"])}  # stands above, or is only a weight
     for m in (m for m in run["metrics"] if m["name"] not in said):
         arrow = {"higher": " (higher is better)", "lower": " (lower is better)"}.get(m["better"], "")
         unit = f" [{m['unit']}]" if m["unit"] else ""
-        cells = [interval(_estimate(seeds, f"metric/{m['name']}")) for seeds in policies.values()]
+        cells = [_cell(seeds, f"metric/{m['name']}") for seeds in policies.values()]
         rows.append([f"{m['name']}{unit}{arrow}", *cells])
     if result["shielded"]:
-        cells = [interval(_estimate(seeds, "shielded")) for seeds in policies.values()]
+        cells = [_cell(seeds, "shielded") for seeds in policies.values()]
         rows.append(["share of actions changed by the shield", *cells])
     return header, rows
 
@@ -73,6 +78,10 @@ def result_table(run: dict[str, Any], result: dict[str, Any], style: str = "plai
     for seed, what in result["diverged"].items():
         notes.append(f"seed {seed} diverged at round {what['round']} ({what['quantity']}) and is left out")
     return "\n".join([text, "", *notes])
+
+
+def _cell(seeds: list[dict[str, float]], name: str) -> str:
+    return interval(_estimate(seeds, name), len(seeds))
 
 
 def _estimate(seeds: list[dict[str, float]], name: str) -> Estimate:
