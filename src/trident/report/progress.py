@@ -53,8 +53,8 @@ def plan_line(run: dict[str, Any]) -> str:
     seeds, steps = len(run["settings"]["seeds"]), run["rounds"] * run["steps_per_round"]
     limits = ", ".join(f"{c['name']} <= {c['limit']:g} {c['unit']}" for c in run["constraints"]) or "none"
     return (
-        f"{run['algo']} on {run['env']} (version {run['env_version']}, {run['agents']} agents): {seeds} seed{'s' * (seeds > 1)} x "
-        f"{run['rounds']} rounds x {run['steps_per_round']:,} env steps = {seeds * steps:,} env steps "
+        f"{run['algo']} on {run['env']} (version {run['env_version']}, {run['agents']} agents): "
+        f"{seeds} seed{'s' * (seeds > 1)} x {run['rounds']} rounds x {run['steps_per_round']:,} env steps = {seeds * steps:,} env steps "
         f"on {run['host']['device']} ({run['host']['cores']} cores); limits: {limits}"
     )
 
