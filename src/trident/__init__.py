@@ -1,13 +1,7 @@
 """TRIDENT: safe multi-agent reinforcement learning with hybrid actions on physics-governed systems."""
 
 import importlib
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from trident.api import Run, load, resume, train
-    from trident.envs.check import check_env
-    from trident.errors import TridentError
-    from trident.train.registry import make_env
+from typing import Any
 
 __version__ = "0.1.0"
 
@@ -24,7 +18,7 @@ __all__ = ["Run", "TridentError", "check_env", "load", "make_env", "resume", "tr
 
 
 def __getattr__(name: str) -> Any:
-    """The public names are imported when first used: `import trident` alone stays light."""
+    """The public names are imported when first used: `import trident` alone stays light (types: __init__.pyi)."""
     if name not in _LAZY:
         raise AttributeError(f"module 'trident' has no attribute {name!r}")
     return getattr(importlib.import_module(_LAZY[name]), name)

@@ -54,8 +54,8 @@ def plan_line(run: dict[str, Any]) -> str:
     limits = ", ".join(f"{c['name']} <= {c['limit']:g} {c['unit']}" for c in run["constraints"]) or "none"
     return (
         f"{run['algo']} on {run['env']} (version {run['env_version']}, {run['agents']} agents): "
-        f"{seeds} seed{'s' * (seeds > 1)} x {run['rounds']} rounds x {run['steps_per_round']:,} env steps = {seeds * steps:,} env steps "
-        f"on {run['host']['device']} ({run['host']['cores']} cores); limits: {limits}"
+        f"{seeds} seed{'s' * (seeds > 1)} x {run['rounds']} rounds x {run['steps_per_round']:,} env steps = "
+        f"{seeds * steps:,} env steps on {run['host']['device']} ({run['host']['cores']} cores); limits: {limits}"
     )
 
 
