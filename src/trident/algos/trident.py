@@ -279,7 +279,7 @@ def _learn_policies(
     edge = jnp.abs(encode_params(spec.action, *roll.action)) > 0.98
     metrics = {
         "kl": jnp.mean(kl),
-        "kl_agents": kl,
+        **{f"kl/agent{i}": kl[i] for i in range(spec.num_agents)},
         "trust_region": jnp.mean(info.kind == 1, dtype=jnp.float32),
         "recovery": jnp.mean(info.kind == 2, dtype=jnp.float32),
         "rejected": jnp.mean(info.kind == 0, dtype=jnp.float32),
