@@ -21,7 +21,8 @@ class Section(NamedTuple):
 def sections(record: dict[str, Any]) -> Iterator[Section]:
     makers = {"env": _env, "update": _update, "training": _training, "overheads": _overheads, "growth": _growth}
     goals = [[g["name"], figure(g["value"]), g["goal"], "yes" if g["met"] else "NO"] for g in record["goals"]]
-    yield Section("Goals", ["", "measured", "goal", "met"], goals)
+    if goals:
+        yield Section("Goals", ["", "measured", "goal", "met"], goals)
     for part, make in makers.items():
         if part in record:
             yield from make(record[part])
@@ -104,7 +105,8 @@ def _update(part: dict[str, Any]) -> Iterator[Section]:
         f"Hidden layers {layers}, batch {size['batch']:,}, {part['cg_steps']} conjugate-gradient steps for the reward "
         f"and each of {size['constraints']} costs, {part['threads']} threads. JAX multiplies with the Fisher matrix "
         "through one linearisation; PyTorch differentiates the KL twice, from scratch in every product (public) or "
-        "keeping the first derivative's graph (kept-graph). Equal KL and number of trials show that both solve the same problem."
+        "keeping the first derivative's graph (kept-graph). Equal KL and number of trials show that "
+        "both solve the same problem."
     )
     note += f" PyTorch: {part['missing']}." if part["missing"] else f" PyTorch {part['torch']}."
     header = ["", "ms per update", "JAX is faster by", "KL", "line-search trials"]
