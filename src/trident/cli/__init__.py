@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, Command]] = {
     "resume": ("go on with an interrupted run, or prolong one", lazily("trident.cli.runs", "resume")),
     "eval": ("evaluate a run on fresh episodes", lazily("trident.cli.runs", "evaluate")),
     "report": ("draw a run's figures and print its table again", lazily("trident.cli.runs", "report")),
+    "compare": ("put several runs side by side", lazily("trident.cli.runs", "compare")),
     "render": ("make a GIF of a run or of a scripted policy", lazily("trident.cli.show", "render")),
     "list": ("every environment, algorithm and scripted policy", lazily("trident.cli.show", "list_all")),
     "bench": ("measure speed on this machine", lazily("trident.cli.bench", "bench")),

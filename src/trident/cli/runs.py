@@ -1,4 +1,4 @@
-"""`trident resume | eval | report`: what can be done with a run directory."""
+"""`trident resume | eval | report | compare`: what can be done with run directories."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import tyro
 from trident import api
 from trident.cli.options import parse
 from trident.cli.train import finish
-from trident.report.figures import draw_figures
+from trident.report.compare import compare_table, label, load_runs
+from trident.report.figures import draw_comparison, draw_figures
 from trident.report.tables import result_table
 from trident.train.settings import read_run
 
@@ -92,4 +93,32 @@ Examples:
     result = api.read_result(options.run)
     if result is not None:
         print("\n" + result_table(read_run(options.run), result, "markdown" if options.markdown else "plain"))
+    return 0
+
+
+@dataclass(frozen=True)
+class CompareOptions:
+    runs: tyro.conf.Positional[Annotated[tuple[Path, ...], tyro.conf.arg(metavar="RUN")]]
+    """Finished run directories of one environment."""
+    figure: Path | None = None
+    """Also draw their curves into this PNG."""
+    markdown: bool = False
+    """Print the table as markdown."""
+
+
+def compare(argv: list[str]) -> int:
+    text = """\
+Put several runs on one environment side by side, scripted references first; from their records alone.
+
+Examples:
+  trident compare runs/happo runs/trident
+  trident compare benchmarks/uav-mec/* --markdown --figure curves.png
+"""
+    options = parse(CompareOptions, argv, "compare", text)
+    folders = list(options.runs)
+    print(compare_table(folders, "markdown" if options.markdown else "plain"))
+    if options.figure is not None:
+        loaded = zip(folders, load_runs(folders), strict=True)
+        draw_comparison([(label(run, folder), run, records) for folder, (run, _, records) in loaded], options.figure)
+        print(options.figure)
     return 0

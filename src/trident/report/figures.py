@@ -53,7 +53,9 @@ DIAGNOSTICS: dict[str, tuple[str, ...]] = {
     "budget asked for": ("budget_asked",),
     "budget spent": ("budget_spent",),
     "temperature": ("temperature", "tau"),
-    "gradient signal-to-noise": ("snr", "grad_snr"),
+    "share of the demanded decrease granted": ("share_granted",),
+    "agreement of half-batch gradients": ("gradient_agreement",),
+    "share of actions at a box edge": ("box_edge",),
     "entropy": ("entropy",),
     "multipliers": ("multiplier", "lambda"),
     "actions changed by the shield": ("shielded",),
@@ -79,6 +81,32 @@ def draw_figures(out: Path) -> list[Path]:
         "diagnostics": diagnostic_panels(records),
     }
     return [_draw(folder / f"{name}.png", f"{title}: {name}", panels) for name, panels in figures.items() if panels]
+
+
+def draw_comparison(runs: list[tuple[str, dict[str, Any], list[Record]]], path: Path) -> Path:
+    """(label, run, records) of several runs on one environment: reward, every cost and its sum, means over seeds."""
+    constraints = runs[0][1]["constraints"]
+
+    def panel(name: str, title: str, limit: float | None = None, total: bool = False) -> Panel:
+        def draw(ax: Axes) -> None:
+            for (text, _, records), colour in zip(runs, COLOURS, strict=False):
+                steps, values = series(records, name)
+                values = np.cumsum(values, axis=0) if total else values
+                ax.plot(steps, _smooth(_mean(values), 1 if total else min(5, len(steps))), color=colour, lw=2, label=text)
+            if limit is not None:
+                ax.axhline(limit, color=LIMIT, ls="--", lw=1.2, label="limit")
+            ax.set_title(title)
+            ax.set_xlabel("environment steps")
+            ax.xaxis.set_major_formatter(EngFormatter())
+            ax.legend()
+
+        return draw
+
+    panels = [panel("reward", "reward per step")]
+    for c in constraints:
+        panels.append(panel(f"cost/{c['name']}", f"{c['name']} ({c['unit']})", c["limit"]))
+        panels.append(panel(f"cost/{c['name']}", f"{c['name']}, summed over rounds", total=True))
+    return _draw(path, f"{runs[0][1]['env']}: training", panels)
 
 
 # --- what is drawn --------------------------------------------------------------------------------

@@ -1,0 +1,90 @@
+"""Several runs on one environment side by side: a table in the columns of a paper, and their curves in one figure."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trident.errors import TridentError
+from trident.report.records import Record, read, series
+from trident.report.stats import Estimate, bootstrap
+from trident.report.tables import markdown, number, plain
+
+PERCENT = {"ev": "E.V. %", "cv": "C.V. %"}
+"""Metrics that are rates, shown in percent; their sum is the total violation."""
+
+
+def load_runs(folders: list[Path]) -> list[tuple[dict[str, Any], dict[str, Any], list[Record]]]:
+    """(run, result, records) of each; all must be finished and of one environment."""
+    loaded = []
+    for folder in folders:
+        if not (folder / "run.json").is_file():
+            raise TridentError(f"{folder} is not a run directory: it has no run.json")
+        if not (folder / "result.json").is_file():
+            raise TridentError(f"{folder} has no result.json: finish it with `trident resume {folder}`")
+        run, result = (json.loads((folder / name).read_text(encoding="utf-8")) for name in ("run.json", "result.json"))
+        loaded.append((run, result, [r for r in read(folder / "records.jsonl") if r["round"] > 0]))
+    envs = {run["env"] for run, _, _ in loaded}
+    if len(envs) > 1:
+        raise TridentError(f"these runs are of different environments: {', '.join(sorted(envs))}")
+    return loaded
+
+
+def compare_table(folders: list[Path], style: str = "markdown") -> str:
+    """One row per policy: the scripted ones first, as the first run measured them, then every run."""
+    runs = load_runs(folders)
+    first_run, first_result, _ = runs[0]
+    learned = {run["algo"] for run, _, _ in runs}
+    metrics = [
+        m for m in first_run["metrics"] if m["name"] not in {"reward", *(x["per"] for x in first_run["metrics"])}
+    ]
+    rates = [m["name"] for m in metrics if m["name"] in PERCENT]
+    shown = [m for m in metrics if m["better"] != "neither" and m["name"] not in rates]
+    header = ["policy", "reward", *(f"{m['name']} {m['unit']}".strip() for m in shown)]
+    header += [PERCENT[name] for name in rates] + (["total V."] if len(rates) > 1 else [])
+    header += ["episodes", "seeds", "training violations"]
+    rows = []
+    for name, seeds in first_result["policies"].items():
+        if name not in learned:
+            rows.append([name, *_cells(seeds, shown, rates), "-", str(len(seeds)), "-"])
+    for folder, (run, result, records) in zip(folders, runs, strict=True):
+        seeds = result["policies"][run["algo"]]
+        spent = records[-1]["episodes"] if records else 0
+        cells = _cells(seeds, shown, rates)
+        rows.append([label(run, folder), *cells, f"{spent:.0f}", str(len(seeds)), training_violations(run, records)])
+    return (markdown if style == "markdown" else plain)(header, rows)
+
+
+def label(run: dict[str, Any], folder: Path) -> str:
+    """The algorithm, or the run directory's own name where that says more."""
+    return folder.name if folder.name.startswith(run["algo"]) and len(folder.name) < 40 else run["algo"]
+
+
+def training_violations(run: dict[str, Any], records: list[Record]) -> str:
+    """Mean over training of every cost, in percent, summed: what the hardware would have lived through."""
+    total = 0.0
+    for constraint in run["constraints"]:
+        _, values = series(records, f"cost/{constraint['name']}")
+        total = total + 100.0 * np.nanmean(values, axis=0)
+    return _interval(bootstrap(np.atleast_1d(total))) if len(run["constraints"]) else "-"
+
+
+def _cells(seeds: list[dict[str, float]], shown: list[dict[str, Any]], rates: list[str]) -> list[str]:
+    pick = lambda name, scale=1.0: scale * np.array([s[name] for s in seeds])  # noqa: E731
+    columns = [pick("reward"), *(pick(f"metric/{m['name']}") for m in shown)]
+    violations = [pick(f"metric/{name}", 100.0) for name in rates]
+    columns += violations + ([sum(violations, np.zeros(len(seeds)))] if len(violations) > 1 else [])
+    return [_interval(bootstrap(values)) for values in columns]
+
+
+def _interval(estimate: Estimate) -> str:
+    if estimate.low == estimate.high:
+        return _short(estimate.value)
+    return f"{_short(estimate.value)} [{_short(estimate.low)}, {_short(estimate.high)}]"
+
+
+def _short(value: float) -> str:
+    return number(value) if value != value else f"{value:.2f}" if abs(value) < 100 else f"{value:.0f}"

@@ -1,0 +1,72 @@
+import json
+
+import pytest
+
+from trident.errors import TridentError
+from trident.report.compare import compare_table, load_runs
+from trident.report.figures import draw_comparison
+
+
+def write_run(folder, algo, reward, ev, env="e", finished=True):
+    folder.mkdir()
+    metrics = [
+        {"name": "exec", "better": "lower", "unit": "s", "per": None},
+        {"name": "ev", "better": "lower", "unit": "", "per": None},
+        {"name": "cv", "better": "lower", "unit": "", "per": "charged"},
+        {"name": "charged", "better": "neither", "unit": "", "per": None},
+    ]
+    constraint = {"name": "energy", "limit": 0.01, "unit": "rate"}
+    run = {"env": env, "algo": algo, "constraints": [constraint], "metrics": metrics}
+    (folder / "run.json").write_text(json.dumps(run))
+    seed = lambda r: {"reward": r, "metric/exec": 5.0, "metric/ev": ev, "metric/cv": 0.02, "metric/charged": 0.9}  # noqa: E731
+    policies = {algo: [seed(reward), seed(reward + 0.2)], "random": [seed(-9.0), seed(-9.0)]}
+    if finished:
+        (folder / "result.json").write_text(json.dumps({"policies": policies}))
+    rows = [
+        {
+            "round": r,
+            "episodes": 16.0 * r,
+            "env_steps": 3200 * r,
+            "values": {"reward": [reward] * 2, "cost/energy": [c, c]},
+        }
+        for r, c in ((1, 0.4), (2, 0.2))
+    ]
+    (folder / "records.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return folder
+
+
+def test_table_has_references_first_and_every_run(tmp_path):
+    folders = [
+        write_run(tmp_path / "happo", "happo", -6.5, 0.2),
+        write_run(tmp_path / "trident-warm", "trident", -5.7, 0.01),
+    ]
+    lines = compare_table(folders).splitlines()
+    assert [line.split("|")[1].strip() for line in lines[2:]] == ["random", "happo", "trident-warm"]
+    header = [c.strip() for c in lines[0].strip("|").split("|")]
+    row = dict(zip(header, (c.strip() for c in lines[-1].strip("|").split("|")), strict=True))
+    assert row["reward"].startswith("-5.60 [")
+    assert row["E.V. %"] == "1.00"
+    assert row["total V."] == "3.00"
+    assert row["episodes"] == "32"
+    assert row["training violations"] == "30.00"
+    assert "charged" not in header
+
+
+def test_unfinished_and_mixed_runs_are_refused_in_one_line(tmp_path):
+    done = write_run(tmp_path / "a", "happo", -6.0, 0.1)
+    with pytest.raises(TridentError, match="trident resume"):
+        load_runs([done, write_run(tmp_path / "b", "happo", -6.0, 0.1, finished=False)])
+    with pytest.raises(TridentError, match="different environments: e, f"):
+        load_runs([done, write_run(tmp_path / "c", "happo", -6.0, 0.1, env="f")])
+    with pytest.raises(TridentError, match="not a run directory"):
+        load_runs([tmp_path / "nothing"])
+
+
+def test_comparison_figure(tmp_path):
+    folders = [
+        write_run(tmp_path / "happo", "happo", -6.5, 0.2),
+        write_run(tmp_path / "trident", "trident", -5.7, 0.01),
+    ]
+    runs = [(run["algo"], run, records) for run, _, records in load_runs(folders)]
+    path = draw_comparison(runs, tmp_path / "curves.png")
+    assert path.read_bytes().startswith(b"\x89PNG")
