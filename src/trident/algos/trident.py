@@ -72,6 +72,9 @@ class TridentConfig:
     """Give the cost critics the closed form too."""
     shaping: float = 0.5
     """Weight of the closed form in the reward when physics is additive."""
+    fit_rounds: int = 8
+    """The closed form's scale is fitted anew in the first rounds, then frozen: what follows an action depends on
+    the policy, and the first one is random."""
     critic_steps: int = 32
     """Critic minibatches per round."""
     critic_batch: int = 256
@@ -144,7 +147,7 @@ def make(config: TridentConfig, spec: EnvSpec, physics: Physics | None = None) -
 
     def update(state: TridentState, data: Data, key: Any, fraction: Any) -> tuple[TridentState, Metrics]:
         critic_key, policy_key = jax.random.split(key)
-        state, physics_metrics = _fit_physics_once(config, closed, spec, state, data.rollout)
+        state, physics_metrics = _fit_physics(config, closed, spec, state, data.rollout)
         state, critic_metrics = _learn_critics(config, closed, spec, adam, state, data, critic_key)
         state, policy_metrics = _learn_policies(config, closed, spec, state, data.rollout, policy_key, fraction)
         state = state._replace(rounds=state.rounds + 1)
@@ -155,7 +158,7 @@ def make(config: TridentConfig, spec: EnvSpec, physics: Physics | None = None) -
         actors, metrics = imitate(
             state.actors, spec.action, roll, actor_key, config.warm_steps, 512, 1e-3, config.warm_log_std
         )
-        state, _ = _fit_physics_once(config, closed, spec, state._replace(actors=actors), roll)
+        state, _ = _fit_physics(config, closed, spec, state._replace(actors=actors), roll)
         whole = replays.Replay(replays.block_of(roll), jnp.int32(roll.reward.size))
         state, critic_metrics = _learn_critics(
             replace(config, critic_steps=config.warm_steps // 2),
@@ -166,7 +169,7 @@ def make(config: TridentConfig, spec: EnvSpec, physics: Physics | None = None) -
             Data(roll, whole),
             critic_key,
         )
-        return state._replace(rounds=jnp.int32(1)), metrics | critic_metrics
+        return state._replace(rounds=jnp.int32(config.fit_rounds)), metrics | critic_metrics
 
     return Algorithm(
         name="trident",
@@ -190,15 +193,15 @@ def _closed_form(config: TridentConfig, spec: EnvSpec, physics: Physics | None) 
     return Physics(lambda s, a: keep * physics.signals(s, a), physics.predict, physics.nominal)
 
 
-def _fit_physics_once(
+def _fit_physics(
     config: TridentConfig, physics: Physics | None, spec: EnvSpec, state: TridentState, roll: Transition
 ) -> tuple[TridentState, Metrics]:
-    """The scale of the closed form comes from the first round's data and stays."""
+    """The scale of the closed form comes from early data and then stays."""
     parts = lambda s, a: pirc.physics_parts(physics, 1 + spec.num_constraints, s, a)  # noqa: E731
     now, later = jax.vmap(jax.vmap(parts))(roll.state, roll.executed)
     ended = roll.terminated | roll.truncated
     fitted = pirc.fit_physics(roll.signals, ended, now, later, config.discount)
-    fit = jax.tree.map(lambda new, old: jnp.where(state.rounds == 0, new, old), fitted, state.fit)
+    fit = jax.tree.map(lambda new, old: jnp.where(state.rounds < config.fit_rounds, new, old), fitted, state.fit)
     r2 = pirc.r2_phys(fit, roll.signals, ended, now, later, config.discount)
     return state._replace(fit=fit), {"r2_phys": r2, "physics_scale": fit.scale}
 
