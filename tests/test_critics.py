@@ -9,15 +9,15 @@ import optax
 import pytest
 
 from trident import critics as pirc
-from trident.critics import CriticBatch, PhysicsFit
+from trident.critics import CriticBatch, Parts, PhysicsFit
 
 T, E, GAMMA = 30, 4, 0.9
 RNG = np.random.default_rng(0)
 
 
 @jax.jit
-def fit_physics(*arrays):
-    return pirc.fit_physics(*arrays, GAMMA)
+def fit_physics(signals, ended, parts):
+    return pirc.fit_physics(pirc.fit_sums(signals, ended, parts, GAMMA), pirc.spread(signals, ended, GAMMA))
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -47,31 +47,53 @@ def test_discounted_tail_stops_at_episode_ends():
     np.testing.assert_allclose(weight, expected_weight, rtol=1e-4)
 
 
-def test_fit_recovers_the_scale_and_level_it_was_made_from():
-    """Signals that really are now_t + (k later + l) per future step, with later constant within an episode."""
-    scale, level = np.array([0.6, 0.3]), np.array([-0.5, 0.1])
-    later = np.broadcast_to(RNG.normal(size=(1, E, 2)), (T, E, 2)).astype(np.float32)
-    now = (scale * later + level).astype(np.float32)
+def test_fit_recovers_the_weights_it_was_made_from():
+    """Signals of which every future step really is k later + h here + l, later and here constant within an episode."""
+    k, h, level = np.array([0.6, 0.3]), np.array([0.2, 0.5]), np.array([-0.5, 0.1])
+    later, here = (np.broadcast_to(RNG.normal(size=(1, E, 2)), (T, E, 2)).astype(np.float32) for _ in range(2))
+    now = (k * later + h * here + level).astype(np.float32)
     ended = np.zeros((T, E), bool)
-    fit = fit_physics(now, ended, now, later)
-    np.testing.assert_allclose(fit.scale, scale, rtol=1e-3)
-    np.testing.assert_allclose(fit.level, level, rtol=1e-2, atol=1e-3)
-    r2 = jax.jit(pirc.r2_phys, static_argnums=5)(fit, now, ended, now, later, GAMMA)
-    np.testing.assert_allclose(r2, 1.0, atol=1e-4)
+    fit = fit_physics(now, ended, Parts(now, later, here))
+    np.testing.assert_allclose(fit.later, k, rtol=5e-3)
+    np.testing.assert_allclose(fit.here, h, rtol=5e-3)
+    np.testing.assert_allclose(fit.level, level, rtol=2e-2, atol=2e-3)
+    r2 = jax.jit(pirc.r2_phys, static_argnums=4)(fit, now, ended, Parts(now, later, here), GAMMA)
+    np.testing.assert_allclose(r2, 1.0, atol=1e-3)
+
+
+def test_weights_stay_between_nothing_and_all():
+    """Returns that fall as `later` rises, and rise twice as fast as `here`."""
+    later, here = (np.broadcast_to(RNG.normal(size=(1, E, 1)), (T, E, 1)).astype(np.float32) for _ in range(2))
+    now = (-later + 2.0 * here).astype(np.float32)
+    fit = fit_physics(now, np.zeros((T, E), bool), Parts(now, later, here))
+    assert fit.later[0] == 0.0
+    assert fit.here[0] == 1.0
+
+
+def test_what_one_action_gains_is_told_from_what_the_place_is_worth():
+    """A place is worth x for ever, an action's shift d lasts one step: `here` must carry the weight."""
+    x, d = RNG.normal(size=(1, 64, 1)), 0.3 * RNG.normal(size=(T, 64, 1))
+    here = np.broadcast_to(x, (T, 64, 1)).astype(np.float32)
+    later = (x + d).astype(np.float32)
+    signals = np.concatenate([here[:1], later[:-1]]).astype(np.float32)
+    fit = fit_physics(signals, np.zeros((T, 64), bool), Parts(signals, later, here))
+    assert fit.here[0] > 0.7
+    assert fit.later[0] < 0.3
 
 
 def test_without_physics_only_the_level_is_fitted():
     signals = (3.0 + 0.01 * RNG.normal(size=(T, E, 1))).astype(np.float32)
     zero = np.zeros_like(signals)
-    fit = fit_physics(signals, np.zeros((T, E), bool), zero, zero)
-    assert fit.scale[0] == 0.0
+    fit = fit_physics(signals, np.zeros((T, E), bool), Parts(zero, zero, zero))
+    assert fit.later[0] == 0.0
+    assert fit.here[0] == 0.0
     assert 2.5 < fit.level[0] < 4.5  # the mean signal, up to the step that `now` would have explained
 
 
 def test_target_is_the_printed_one_and_termination_cuts_it():
     nets = make_nets(3, 1)
     nets = jax.tree.map(lambda x: np.asarray(x) + np.float32(0.3), nets)
-    fit = PhysicsFit(jnp.ones(2), jnp.zeros(2), jnp.array([2.0, 0.5]))
+    fit = PhysicsFit(jnp.ones(2), jnp.zeros(2), jnp.zeros(2), jnp.array([2.0, 0.5]))
     x = jnp.asarray(RNG.normal(size=(2, 3)), jnp.float32)
     batch = CriticBatch(x, jnp.ones((2, 2)), jnp.full((2, 2), 5.0), x, jnp.full((2, 2), 7.0), jnp.array([False, True]))
     y = jax.jit(pirc.td_targets, static_argnums=3)(nets, fit, batch, GAMMA)
@@ -100,7 +122,7 @@ def test_residual_critic_keeps_the_bellman_fixed_point(q_phys):
     batch = CriticBatch(
         x, frozen, jnp.asarray(rewards[:, None], jnp.float32), x[::-1], frozen[::-1], jnp.zeros(2, bool)
     )
-    fit = PhysicsFit(jnp.zeros(1), jnp.zeros(1), jnp.full(1, 10.0))
+    fit = PhysicsFit(jnp.zeros(1), jnp.zeros(1), jnp.zeros(1), jnp.full(1, 10.0))
     adam = optax.adam(3e-3)
     nets = jax.jit(lambda k: pirc.init(k, 2, 0, (16,), (4,)))(jax.random.key(1))
 

@@ -37,7 +37,9 @@ def make_world(key, physics):
     width = SPEC.num_agents * (SPEC.action.num_modes + SPEC.action.num_params)
     size = SPEC.state_dim + SPEC.num_agents * SPEC.obs_dim + width
     nets_ = jax.tree.map(lambda x: 3.0 * x, pirc.init(key, size, SPEC.num_constraints, (16,), (8,)))
-    fit = pirc.PhysicsFit(jnp.array([0.5, 0.3, 0.7]), jnp.array([0.1, 0.2, 0.3]), jnp.array([2.0, 1.0, 0.5]))
+    fit = pirc.PhysicsFit(
+        jnp.array([0.5, 0.3, 0.7]), jnp.array([0.4, 0.2, 0.1]), jnp.array([0.1, 0.2, 0.3]), jnp.array([2.0, 1.0, 0.5])
+    )
     scene = make_scene(key)
     joint = act_with_noise(SPEC.action, nets.actors_apply(actors, scene.obs), scene)
     view = through_critics(nets_, fit, physics, SPEC.action, 0.9, scene, joint, jnp.int32(AGENT), J)
@@ -89,7 +91,7 @@ def test_exact_surrogate_equals_enumeration_over_modes():
             action = mine.action
             x = pirc.critic_input(scene.state, scene.obs, pirc.encode_action(SPEC.action, *action))
             parts = jax.vmap(lambda s, a: pirc.physics_parts(ENV.physics, J, s, a))(scene.state, action)
-            q = pirc.q_phys(fit, *parts, 0.9) + fit.unit * pirc.residual(nets_, x)
+            q = pirc.q_phys(fit, parts, 0.9) + fit.unit * pirc.residual(nets_, x)
             total += probs[:, mode, None] * q
         return total
 

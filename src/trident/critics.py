@@ -1,13 +1,18 @@
 """PIRC: critics that are a frozen closed-form physics value plus a learned residual, for the reward and every cost.
 
     Q_j(s, a) = Q_phys,j(s, a) + u_j Q_res,j(s, a),           j = 0 (reward), 1..K (costs)
-    Q_phys,j  = now_j + gamma / (1 - gamma) (k_j later_j + l_j)
-    now       = signals(s, a),      later = signals(s', nominal(s')),   s' = predict(s, a)
+    Q_phys,j  = now_j + gamma / (1 - gamma) (k_j later_j + h_j here_j + l_j)
+    now       = signals(s, a)
+    later     = signals(s', nominal(s')),   s' = predict(s, a)
+    here      = signals(s, nominal(s))
 
-The closed form of one step is exact about the action's immediate effect; what follows is valued as if the system
-carried on sensibly from the predicted successor. k_j and l_j are fitted once, by least squares on the first data,
-then frozen; u_j is the spread of the returns, so that the networks regress numbers of order one. Without physics
-now = later = 0 and only the level l_j remains. One-step TD on the sum, target networks, replay.
+The closed form of one step is exact about the action's immediate effect. What follows is valued by how well the system
+stands if it carries on sensibly, after the action (`later`) and in any case (`here`). Two weights, because they answer
+different questions: good places stay good for long, but what one action gains in place could be had a little later
+too. With `later` alone the value's level would be right and its slope in the action exaggerated several times.
+k, h, l are fitted by least squares on early data, then frozen; u_j is the spread of the returns, so that the networks
+regress numbers of order one. Without physics only the level l_j remains. One-step TD on the sum, target networks,
+replay.
 """
 
 from __future__ import annotations
@@ -25,11 +30,27 @@ from trident.types import ActionSpec, HybridAction, Physics, Transition, encode_
 
 
 class PhysicsFit(NamedTuple):
-    """Frozen after the first data; [1 + K] each."""
+    """Weights of the closed form, frozen after the first rounds; [1 + K] each."""
 
-    scale: Float[Array, "J"]
+    later: Float[Array, "J"]
+    here: Float[Array, "J"]
     level: Float[Array, "J"]
     unit: Float[Array, "J"]
+
+
+class Parts(NamedTuple):
+    """The closed form of one state and joint action."""
+
+    now: Float[Array, "*batch J"]
+    later: Float[Array, "*batch J"]
+    here: Float[Array, "*batch J"]
+
+
+class FitSums(NamedTuple):
+    """Normal equations of the least-squares fit, summed over rounds."""
+
+    gram: Float[Array, "J 3 3"]
+    moment: Float[Array, "J 3"]
 
 
 class Critics(NamedTuple):
@@ -84,20 +105,20 @@ def critic_input(
 # --- the closed form ------------------------------------------------------------------------------
 
 
-def physics_parts(
-    physics: Physics | None, num_signals: int, state: Float[Array, "S"], action: HybridAction
-) -> tuple[Float[Array, "J"], Float[Array, "J"]]:
-    """(now, later) of one state and joint action; zeros without physics."""
+def physics_parts(physics: Physics | None, num_signals: int, state: Float[Array, "S"], action: HybridAction) -> Parts:
+    """Zeros without physics."""
     if physics is None:
-        return jnp.zeros(num_signals), jnp.zeros(num_signals)
+        return Parts(*(jnp.zeros(num_signals) for _ in Parts._fields))
     successor = physics.predict(state, action)
-    return physics.signals(state, action), physics.signals(successor, physics.nominal(successor))
+    # One evaluation for the two states and three actions: the closed form is compiled once.
+    states = jnp.stack([state, successor, state])
+    carry_on = jax.vmap(physics.nominal)(states[1:])
+    actions = jax.tree.map(lambda a, n: jnp.concatenate([a[None], n]), action, carry_on)
+    return Parts(*jax.vmap(physics.signals)(states, actions))
 
 
-def q_phys(
-    fit: PhysicsFit, now: Float[Array, "*batch J"], later: Float[Array, "*batch J"], discount: float
-) -> Float[Array, "*batch J"]:
-    return now + discount / (1.0 - discount) * (fit.scale * later + fit.level)
+def q_phys(fit: PhysicsFit, parts: Parts, discount: float) -> Float[Array, "*batch J"]:
+    return parts.now + discount / (1.0 - discount) * (fit.later * parts.later + fit.here * parts.here + fit.level)
 
 
 def discounted_tail(
@@ -119,43 +140,47 @@ def discounted_tail(
     return total, weight
 
 
-def fit_physics(
-    signals: Float[Array, "T E J"],
-    ended: Bool[Array, "T E"],
-    now: Float[Array, "T E J"],
-    later: Float[Array, "T E J"],
-    discount: float,
-) -> PhysicsFit:
-    """Least squares of (return - now) on (w later, w), w the discounted number of future steps in the return:
-    rollouts end before their returns do, and the fit must not mistake that for a small scale."""
+def fit_sums(signals: Float[Array, "T E J"], ended: Bool[Array, "T E"], parts: Parts, discount: float) -> FitSums:
+    """Of the regression of (return - now) on w (later, here, 1), w the discounted number of future steps in the return:
+    rollouts end before their returns do, and the fit must not mistake that for a small weight."""
     total, weight = discounted_tail(signals, ended, discount)
-    flat = lambda x: x.reshape(-1, x.shape[-1])  # noqa: E731
-    target, feature, w = flat(total - now), flat(later) * weight.reshape(-1, 1), weight.reshape(-1, 1)
-    a, b, c = jnp.sum(feature**2, 0), jnp.sum(feature * w, 0), jnp.sum(w**2)
-    ya, yb = jnp.sum(target * feature, 0), jnp.sum(target * w, 0)
-    det = a * c - b**2
-    solvable = det > 1e-6 * a * c + 1e-12
-    scale = jnp.where(solvable, (c * ya - b * yb) / jnp.where(solvable, det, 1.0), 0.0)
-    scale = jnp.clip(scale, 0.0, 1.0)
-    level = (yb - scale * b) / jnp.maximum(c, 1e-6)
-    # The spread of whole returns, estimated from rewards per step; never below what one rare event is worth.
-    spread = jnp.std(flat(total)[: flat(total).shape[0] // 2], axis=0)
-    return PhysicsFit(scale, level, jnp.maximum(spread, 0.1))
+    features = jnp.stack([parts.later, parts.here, jnp.ones_like(parts.later)], axis=-1) * weight[..., None, None]
+    return FitSums(
+        jnp.einsum("teja,tejb->jab", features, features), jnp.einsum("teja,tej->ja", features, total - parts.now)
+    )
+
+
+def fit_physics(sums: FitSums, unit: Float[Array, "J"]) -> PhysicsFit:
+    """Least squares with both weights between 0 and 1: physics may be worth little, never less than nothing."""
+    diagonal = jnp.diagonal(sums.gram, axis1=-2, axis2=-1)
+    ridge = jax.vmap(jnp.diag)(1e-4 * diagonal + 1e-6)
+    gram = sums.gram + ridge
+
+    def solve(free: int, known: Array) -> Array:
+        """The first of the unknowns from `free` on, those before it being known."""
+        right = sums.moment[:, free:] - jnp.einsum("jab,jb->ja", gram[:, free:, :free], known)
+        return jnp.linalg.solve(gram[:, free:, free:], right[..., None])[:, 0, 0]
+
+    later = jnp.clip(solve(0, sums.moment[:, :0]), 0.0, 1.0)
+    here = jnp.clip(solve(1, later[:, None]), 0.0, 1.0)
+    level = solve(2, jnp.stack([later, here], axis=-1))
+    return PhysicsFit(later, here, level, unit)
+
+
+def spread(signals: Float[Array, "T E J"], ended: Bool[Array, "T E"], discount: float) -> Float[Array, "J"]:
+    """Standard deviation of the returns, never below what one rare event is worth."""
+    total, _ = discounted_tail(signals, ended, discount)
+    return jnp.maximum(jnp.std(total[: max(total.shape[0] // 2, 1)], axis=(0, 1)), 0.1)
 
 
 def r2_phys(
-    fit: PhysicsFit,
-    signals: Float[Array, "T E J"],
-    ended: Bool[Array, "T E"],
-    now: Float[Array, "T E J"],
-    later: Float[Array, "T E J"],
-    discount: float,
+    fit: PhysicsFit, signals: Float[Array, "T E J"], ended: Bool[Array, "T E"], parts: Parts, discount: float
 ) -> Float[Array, "J"]:
     """1 - Var[G - Q_phys] / Var[G] on the first half of the rollout, G and Q_phys cut at the same horizon."""
     total, weight = discounted_tail(signals, ended, discount)
-    predicted = now + weight[..., None] * (fit.scale * later + fit.level)
+    future = fit.later * parts.later + fit.here * parts.here + fit.level
     half = max(signals.shape[0] // 2, 1)
-    error, total = (total - predicted)[:half], total[:half]
+    error, total = (total - parts.now - weight[..., None] * future)[:half], total[:half]
     return 1.0 - jnp.var(error, axis=(0, 1)) / jnp.maximum(jnp.var(total, axis=(0, 1)), 1e-8)
 
 
@@ -204,7 +229,7 @@ def batch_of(
     parts = jax.vmap(lambda s, a: physics_parts(physics, signals.shape[-1], s, a))
     # Both ends of the transitions in one evaluation: the closed form is compiled once.
     ends = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), rows.executed, next_action)
-    q, next_q = jnp.split(q_phys(fit, *parts(jnp.concatenate([rows.state, rows.next_state]), ends), discount), 2)
+    q, next_q = jnp.split(q_phys(fit, parts(jnp.concatenate([rows.state, rows.next_state]), ends), discount), 2)
     return CriticBatch(
         x=critic_input(rows.state, rows.obs, encode_action(spec, *rows.executed)),
         q_phys=q,

@@ -204,7 +204,7 @@ def _physics_of_modes(
         joint_mode = a.mode.at[agent].set(mode)
         mine = decode_params(spec, joint_mode, jnp.broadcast_to(u, a.params.shape))[agent]
         changed = HybridAction(joint_mode, a.params.at[agent].set(mine))
-        return q_phys(fit, *physics_parts(physics, num_signals, s, changed), discount)
+        return q_phys(fit, physics_parts(physics, num_signals, s, changed), discount)
 
     per_state = jax.vmap(one, in_axes=(None, None, 0, 0))
     return jax.vmap(per_state, in_axes=(0, 0, None, 0))(state, action, modes, unit)

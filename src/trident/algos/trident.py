@@ -96,7 +96,9 @@ class TridentConfig:
     trust_region: float = 0.04
     """KL of an agent's policy per round (delta), shared equally by the passes."""
     alpha: float = 0.2
-    """Share of the slack that a round may spend, or of the excess that it must give back."""
+    """Share of the slack that a round may spend."""
+    alpha_back: float = 1.0
+    """Share of the excess that a round must give back, as far as the trust region can."""
     slack: float = 0.0
     """xi: subtracted from the limits, in units of cost per step."""
     tighten: float = 0.5
@@ -125,6 +127,7 @@ class TridentState(NamedTuple):
     target: pirc.Critics
     opt: Any
     fit: pirc.PhysicsFit
+    sums: pirc.FitSums
     rounds: Any
 
 
@@ -142,8 +145,9 @@ def make(config: TridentConfig, spec: EnvSpec, physics: Physics | None = None) -
         size = spec.state_dim + spec.num_agents * spec.obs_dim + encoded
         critics = pirc.init(critic_key, size, spec.num_constraints, config.critic_hidden, config.cost_hidden)
         ones = jnp.ones(1 + spec.num_constraints)
-        fit = pirc.PhysicsFit(0.0 * ones, 0.0 * ones, ones)
-        return TridentState(actors, critics, critics, adam.init(critics), fit, jnp.int32(0))
+        fit = pirc.PhysicsFit(0.0 * ones, 0.0 * ones, 0.0 * ones, ones)
+        sums = pirc.FitSums(jnp.zeros((ones.size, 3, 3)), jnp.zeros((ones.size, 3)))
+        return TridentState(actors, critics, critics, adam.init(critics), fit, sums, jnp.int32(0))
 
     def update(state: TridentState, data: Data, key: Any, fraction: Any) -> tuple[TridentState, Metrics]:
         critic_key, policy_key = jax.random.split(key)
@@ -197,13 +201,17 @@ def _fit_physics(
     config: TridentConfig, physics: Physics | None, spec: EnvSpec, state: TridentState, roll: Transition
 ) -> tuple[TridentState, Metrics]:
     """The scale of the closed form comes from early data and then stays."""
-    parts = lambda s, a: pirc.physics_parts(physics, 1 + spec.num_constraints, s, a)  # noqa: E731
-    now, later = jax.vmap(jax.vmap(parts))(roll.state, roll.executed)
+    grid = jax.vmap(jax.vmap(lambda s, a: pirc.physics_parts(physics, 1 + spec.num_constraints, s, a)))
+    parts = grid(roll.state, roll.executed)
     ended = roll.terminated | roll.truncated
-    fitted = pirc.fit_physics(roll.signals, ended, now, later, config.discount)
-    fit = jax.tree.map(lambda new, old: jnp.where(state.rounds < config.fit_rounds, new, old), fitted, state.fit)
-    r2 = pirc.r2_phys(fit, roll.signals, ended, now, later, config.discount)
-    return state._replace(fit=fit), {"r2_phys": r2, "physics_scale": fit.scale}
+    early = state.rounds < config.fit_rounds
+    fresh = pirc.fit_sums(roll.signals, ended, parts, config.discount)
+    sums = jax.tree.map(lambda old, new: old + jnp.where(early, new, 0.0), state.sums, fresh)
+    unit = jnp.where(early, pirc.spread(roll.signals, ended, config.discount), state.fit.unit)
+    fit = pirc.fit_physics(sums, unit)
+    r2 = pirc.r2_phys(fit, roll.signals, ended, parts, config.discount)
+    metrics = {"r2_phys": r2, "physics_later": fit.later, "physics_here": fit.here}
+    return state._replace(fit=fit, sums=sums), metrics
 
 
 def _learn_critics(
@@ -246,7 +254,9 @@ def training_limits(config: TridentConfig, spec: EnvSpec) -> Any:
 
 def round_budget(config: TridentConfig, excess: Any) -> Any:
     """What the surrogate costs of the whole round may change by, all agents and passes together (negative: must)."""
-    return -excess * (config.alpha if config.budget == "lyapunov" else 1.0)
+    if config.budget == "paper":
+        return -excess
+    return -excess * jnp.where(excess > 0, config.alpha_back, config.alpha)
 
 
 def _learn_policies(
@@ -309,7 +319,7 @@ def _advantages(
     def q(place: Any, obs: Any, action: Any) -> Any:
         x = pirc.critic_input(place, obs, pirc.encode_action(spec.action, *action))
         parts = pirc.physics_parts(physics, num_signals, place, action)
-        return pirc.q_phys(state.fit, *parts, config.discount) + state.fit.unit * pirc.residual(state.critics, x)
+        return pirc.q_phys(state.fit, parts, config.discount) + state.fit.unit * pirc.residual(state.critics, x)
 
     def v(place: Any, view: Any, k: Any) -> Any:
         """Mean over four sampled joint actions."""

@@ -63,12 +63,13 @@ def pack(config: UavMecConfig, s: MecState) -> Float[Array, "S"]:
     fog_tasks = load @ (s.mode[:, None] == jnp.arange(1, c.num_fogs + 1)).astype(jnp.float32)
     grace = jnp.maximum(c.grace - s.slot, 0) / max(c.grace, 1)
     scene = Scene(s.uav, s.user, s.user_vel, s.hot, s.hot_vel, grace)
-    return _assemble(c, scene, s.uav_vel, s.reach, load, s.energy, fog_tasks)
+    return assemble(c, scene, s.uav_vel, s.reach, load, s.energy, fog_tasks)
 
 
-def _assemble(
+def assemble(
     config: UavMecConfig, scene: Scene, uav_vel: Array, reach: Array, load: Array, energy: Array, fog_tasks: Array
 ) -> Float[Array, "S"]:
+    """Lay the parts out in the array's order."""
     c = config
     parts = [
         2.0 * scene.uav / c.area - 1.0,
@@ -176,7 +177,7 @@ def predict(config: UavMecConfig, array: Float[Array, "S"], action: HybridAction
     after = next_scene(c, unpack(c, array), velocity)
     link, reach = connect(c, distances(after.uav, after.user))
     service, _ = expect(c, after.uav, velocity, link.astype(jnp.float32), reach, action.mode, action.params[:, 2])
-    return _assemble(c, after, velocity, reach, service.load, service.energy, service.fog_tasks)
+    return assemble(c, after, velocity, reach, service.load, service.energy, service.fog_tasks)
 
 
 def nominal(config: UavMecConfig, array: Float[Array, "S"]) -> HybridAction:

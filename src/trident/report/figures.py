@@ -92,7 +92,8 @@ def draw_comparison(runs: list[tuple[str, dict[str, Any], list[Record]]], path: 
             for (text, _, records), colour in zip(runs, COLOURS, strict=False):
                 steps, values = series(records, name)
                 values = np.cumsum(values, axis=0) if total else values
-                ax.plot(steps, _smooth(_mean(values), 1 if total else min(5, len(steps))), color=colour, lw=2, label=text)
+                window = 1 if total else min(5, len(steps))
+                ax.plot(steps, _smooth(_mean(values), window), color=colour, lw=2, label=text)
             if limit is not None:
                 ax.axhline(limit, color=LIMIT, ls="--", lw=1.2, label="limit")
             ax.set_title(title)
