@@ -90,7 +90,7 @@ def test_exact_surrogate_equals_enumeration_over_modes():
             mine = act_with_noise(SPEC.action, dist, forced)
             action = mine.action
             x = pirc.critic_input(scene.state, scene.obs, pirc.encode_action(SPEC.action, *action))
-            parts = jax.vmap(lambda s, a: pirc.physics_parts(ENV.physics, J, s, a))(scene.state, action)
+            parts = pirc.physics_parts(ENV.physics, J, scene.state, action, here=False)
             q = pirc.q_phys(fit, parts, 0.9) + fit.unit * pirc.residual(nets_, x)
             total += probs[:, mode, None] * q
         return total

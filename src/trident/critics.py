@@ -105,16 +105,21 @@ def critic_input(
 # --- the closed form ------------------------------------------------------------------------------
 
 
-def physics_parts(physics: Physics | None, num_signals: int, state: Float[Array, "S"], action: HybridAction) -> Parts:
-    """Zeros without physics."""
+def physics_parts(
+    physics: Physics | None, num_signals: int, state: Float[Array, "B S"], action: HybridAction, here: bool = True
+) -> Parts:
+    """Of B states and joint actions; zeros without physics. `here` is the same for every action, so whoever compares
+    actions may leave it out (it is zero then)."""
     if physics is None:
-        return Parts(*(jnp.zeros(num_signals) for _ in Parts._fields))
-    successor = physics.predict(state, action)
-    # One evaluation for the two states and three actions: the closed form is compiled once.
-    states = jnp.stack([state, successor, state])
-    carry_on = jax.vmap(physics.nominal)(states[1:])
-    actions = jax.tree.map(lambda a, n: jnp.concatenate([a[None], n]), action, carry_on)
-    return Parts(*jax.vmap(physics.signals)(states, actions))
+        return Parts(*(jnp.zeros((state.shape[0], num_signals)) for _ in Parts._fields))
+    successor = jax.vmap(physics.predict)(state, action)
+    states = [state, successor, *([state] if here else [])]
+    # All states and actions side by side along one batch axis: compiled once, and fast (nested axes are not).
+    carry_on = jax.vmap(physics.nominal)(jnp.concatenate(states[1:]))
+    actions = jax.tree.map(lambda a, n: jnp.concatenate([a, n]), action, carry_on)
+    values = jax.vmap(physics.signals)(jnp.concatenate(states), actions)
+    now, later, *rest = jnp.split(values, len(states))
+    return Parts(now, later, rest[0] if here else jnp.zeros_like(now))
 
 
 def q_phys(fit: PhysicsFit, parts: Parts, discount: float) -> Float[Array, "*batch J"]:
@@ -226,10 +231,10 @@ def batch_of(
 ) -> CriticBatch:
     """Everything of a TD minibatch that does not depend on the networks, for any number of rows [B, ...] at once."""
     signals = rows.signals
-    parts = jax.vmap(lambda s, a: physics_parts(physics, signals.shape[-1], s, a))
     # Both ends of the transitions in one evaluation: the closed form is compiled once.
     ends = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), rows.executed, next_action)
-    q, next_q = jnp.split(q_phys(fit, parts(jnp.concatenate([rows.state, rows.next_state]), ends), discount), 2)
+    parts = physics_parts(physics, signals.shape[-1], jnp.concatenate([rows.state, rows.next_state]), ends)
+    q, next_q = jnp.split(q_phys(fit, parts, discount), 2)
     return CriticBatch(
         x=critic_input(rows.state, rows.obs, encode_action(spec, *rows.executed)),
         q_phys=q,

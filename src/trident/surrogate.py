@@ -194,20 +194,18 @@ def _physics_of_modes(
     physics: Physics | None, fit: PhysicsFit, spec: ActionSpec, discount: float,
     state: Array, action: HybridAction, agent: Any, unit: Array, num_signals: int,
 ) -> Array:  # fmt: skip
-    """Q_phys of every mode of agent i with that mode's parameters, [B, M, J]."""
+    """Q_phys of every mode of agent i with that mode's parameters, up to what no action changes; [B, M, J]."""
     if physics is None:
         level = discount / (1.0 - discount) * fit.level
         return jnp.broadcast_to(level, (*unit.shape[:2], num_signals))
-    modes = jnp.arange(spec.num_modes)
-
-    def one(s: Array, a: HybridAction, mode: Array, u: Array) -> Array:
-        joint_mode = a.mode.at[agent].set(mode)
-        mine = decode_params(spec, joint_mode, jnp.broadcast_to(u, a.params.shape))[agent]
-        changed = HybridAction(joint_mode, a.params.at[agent].set(mine))
-        return q_phys(fit, physics_parts(physics, num_signals, s, changed), discount)
-
-    per_state = jax.vmap(one, in_axes=(None, None, 0, 0))
-    return jax.vmap(per_state, in_axes=(0, 0, None, 0))(state, action, modes, unit)
+    batch, modes, _ = unit.shape
+    wide = lambda x: jnp.repeat(x, modes, axis=0)  # noqa: E731
+    mode = wide(action.mode).at[:, agent].set(jnp.tile(jnp.arange(modes), batch))
+    mine = decode_params(spec, mode, jnp.broadcast_to(unit.reshape(-1, 1, unit.shape[-1]), wide(action.params).shape))
+    mine = jax.lax.dynamic_index_in_dim(mine, agent, axis=1, keepdims=False)
+    changed = HybridAction(mode, wide(action.params).at[:, agent].set(mine))
+    parts = physics_parts(physics, num_signals, wide(state), changed, here=False)
+    return q_phys(fit, parts, discount).reshape(batch, modes, num_signals)
 
 
 def _physics_slopes(phys: Any, unit: Array) -> tuple[Array, Array]:

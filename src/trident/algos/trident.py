@@ -97,8 +97,10 @@ class TridentConfig:
     """KL of an agent's policy per round (delta), shared equally by the passes."""
     alpha: float = 0.2
     """Share of the slack that a round may spend."""
-    alpha_back: float = 1.0
+    alpha_back: float = 0.5
     """Share of the excess that a round must give back, as far as the trust region can."""
+    calibrate: bool = True
+    """Ask the surrogate for as much more as its predictions have fallen short of the costs measured later."""
     slack: float = 0.0
     """xi: subtracted from the limits, in units of cost per step."""
     tighten: float = 0.5
@@ -121,6 +123,15 @@ class TridentConfig:
     """Added to the Fisher matrix's diagonal."""
 
 
+class Gain(NamedTuple):
+    """How much of a predicted change of cost was realised so far; [K] each. See `_contraction`."""
+
+    cross: Any  # moving sum of realised x predicted
+    square: Any  # moving sum of predicted^2
+    cost: Any  # mean cost of the last round
+    predicted: Any  # change that the last round's updates predicted
+
+
 class TridentState(NamedTuple):
     actors: Any  # stacked over agents
     critics: pirc.Critics
@@ -128,6 +139,7 @@ class TridentState(NamedTuple):
     opt: Any
     fit: pirc.PhysicsFit
     sums: pirc.FitSums
+    gain: Gain
     rounds: Any
 
 
@@ -147,7 +159,9 @@ def make(config: TridentConfig, spec: EnvSpec, physics: Physics | None = None) -
         ones = jnp.ones(1 + spec.num_constraints)
         fit = pirc.PhysicsFit(0.0 * ones, 0.0 * ones, 0.0 * ones, ones)
         sums = pirc.FitSums(jnp.zeros((ones.size, 3, 3)), jnp.zeros((ones.size, 3)))
-        return TridentState(actors, critics, critics, adam.init(critics), fit, sums, jnp.int32(0))
+        zeros = jnp.zeros(spec.num_constraints)
+        gain = Gain(zeros + GAIN_PRIOR, zeros + GAIN_PRIOR, zeros, zeros)
+        return TridentState(actors, critics, critics, adam.init(critics), fit, sums, gain, jnp.int32(0))
 
     def update(state: TridentState, data: Data, key: Any, fraction: Any) -> tuple[TridentState, Metrics]:
         critic_key, policy_key = jax.random.split(key)
@@ -201,8 +215,10 @@ def _fit_physics(
     config: TridentConfig, physics: Physics | None, spec: EnvSpec, state: TridentState, roll: Transition
 ) -> tuple[TridentState, Metrics]:
     """The scale of the closed form comes from early data and then stays."""
-    grid = jax.vmap(jax.vmap(lambda s, a: pirc.physics_parts(physics, 1 + spec.num_constraints, s, a)))
-    parts = grid(roll.state, roll.executed)
+    shape = roll.reward.shape
+    flat = lambda x: x.reshape(roll.reward.size, *x.shape[2:])  # noqa: E731
+    parts = pirc.physics_parts(physics, 1 + spec.num_constraints, flat(roll.state), jax.tree.map(flat, roll.executed))
+    parts = jax.tree.map(lambda x: x.reshape(*shape, -1), parts)
     ended = roll.terminated | roll.truncated
     early = state.rounds < config.fit_rounds
     fresh = pirc.fit_sums(roll.signals, ended, parts, config.discount)
@@ -252,11 +268,28 @@ def training_limits(config: TridentConfig, spec: EnvSpec) -> Any:
     return config.tighten * jnp.asarray(spec.limits) - config.slack
 
 
-def round_budget(config: TridentConfig, excess: Any) -> Any:
+def round_budget(config: TridentConfig, excess: Any, realised: Any = 1.0) -> Any:
     """What the surrogate costs of the whole round may change by, all agents and passes together (negative: must)."""
     if config.budget == "paper":
         return -excess
-    return -excess * jnp.where(excess > 0, config.alpha_back, config.alpha)
+    return -excess * jnp.where(excess > 0, config.alpha_back / realised, config.alpha)
+
+
+GAIN_PRIOR = 1e-4
+"""Weight of the belief that predictions come true, in squared units of cost per step."""
+
+
+def _contraction(config: TridentConfig, gain: Gain, cost: Any, first: Any) -> tuple[Gain, Any]:
+    """The share of predicted changes that was realised: sum(realised x predicted) / sum(predicted^2), fading with 0.9.
+
+    A surrogate values a change as if every later state stayed as it is now; where feedback would have mended things
+    anyway it promises several times too much, and a contraction that is only promised is none.
+    """
+    realised = jnp.where(first, 0.0, cost - gain.cost)
+    cross = 0.9 * gain.cross + realised * gain.predicted
+    square = 0.9 * gain.square + gain.predicted**2
+    share = jnp.clip(cross / square, 0.05, 1.0) if config.calibrate else jnp.ones_like(cost)
+    return gain._replace(cross=cross, square=square, cost=cost), share
 
 
 def _learn_policies(
@@ -265,8 +298,9 @@ def _learn_policies(
 ) -> tuple[TridentState, Metrics]:  # fmt: skip
     key, advantage_key = jax.random.split(key)
     advantage = _advantages(config, physics, spec, state, roll, advantage_key)
-    excess = jnp.mean(roll.cost, axis=(0, 1)) - training_limits(config, spec)
-    budget = round_budget(config, excess)
+    cost = jnp.mean(roll.cost, axis=(0, 1))
+    gain, realised = _contraction(config, state.gain, cost, state.rounds == 0)
+    budget = round_budget(config, cost - training_limits(config, spec), realised)
     tau = temperature(config, fraction, state.rounds)
 
     def one_pass(carry: Any, pass_key: Any) -> Any:
@@ -298,6 +332,7 @@ def _learn_policies(
         "rejected": jnp.mean(info.kind == 0, dtype=jnp.float32),
         "budget_asked": budget,
         "budget_spent": spent,
+        "realised": realised,
         "share_granted": jnp.mean(info.share),
         "surrogate_gain": jnp.sum(info.change[..., 0]),
         "step_fraction": jnp.mean(info.fraction),
@@ -305,7 +340,7 @@ def _learn_policies(
         "gradient_agreement": jnp.mean(agreement),
         "box_edge": jnp.mean(jnp.any(edge, axis=-1), dtype=jnp.float32),
     }
-    return state._replace(actors=actors), metrics
+    return state._replace(actors=actors, gain=gain._replace(predicted=spent)), metrics
 
 
 def _advantages(
@@ -316,24 +351,29 @@ def _advantages(
     if config.source == "pathwise":
         return jnp.zeros((*roll.reward.shape, num_signals))
 
+    flat = lambda x: x.reshape(roll.reward.size, *x.shape[2:])  # noqa: E731
+    place, view, next_place, next_view, action = jax.tree.map(
+        flat, (roll.state, roll.view, roll.next_state, roll.next_view, roll.executed)
+    )
+
     def q(place: Any, obs: Any, action: Any) -> Any:
         x = pirc.critic_input(place, obs, pirc.encode_action(spec.action, *action))
         parts = pirc.physics_parts(physics, num_signals, place, action)
         return pirc.q_phys(state.fit, parts, config.discount) + state.fit.unit * pirc.residual(state.critics, x)
 
-    def v(place: Any, view: Any, k: Any) -> Any:
-        """Mean over four sampled joint actions."""
-        actions = [act(state.actors, spec.action, view, one, False)[0] for one in jax.random.split(k, 4)]
-        return sum(q(place, view.obs, a) for a in actions) / len(actions)
+    def v(place: Any, view: Any, key: Any) -> Any:
+        """Mean over sampled joint actions."""
+        sample = lambda w, k: act(state.actors, spec.action, w, k, False)[0]  # noqa: E731
+        keys = jax.random.split(key, (4, place.shape[0]))
+        return jnp.mean(jax.lax.map(lambda k: q(place, view.obs, jax.vmap(sample)(view, k)), keys), axis=0)
 
-    grid = lambda f: jax.vmap(jax.vmap(f))  # noqa: E731
+    grid = lambda x: x.reshape(*roll.reward.shape, num_signals)  # noqa: E731
     now_key, next_key = jax.random.split(key)
-    value = grid(v)(roll.state, roll.view, jax.random.split(now_key, roll.reward.shape))
-    next_value = grid(v)(roll.next_state, roll.next_view, jax.random.split(next_key, roll.reward.shape))
+    value, next_value = grid(v(place, view, now_key)), grid(v(next_place, next_view, next_key))
     ended = roll.terminated | roll.truncated
     advantage = gae(roll.signals, value, next_value, roll.terminated, ended, config.discount, config.gae_lambda)
     if config.source == "both":
-        advantage -= grid(q)(roll.state, roll.obs, roll.executed) - value
+        advantage -= grid(q(place, view.obs, action)) - value
     return advantage - jnp.mean(advantage, axis=(0, 1))
 
 
