@@ -15,6 +15,7 @@ ENV = probe_chain(ChainConfig(agents=3, modes=3, params=2, constraints=2))
 SPEC = ENV.spec
 J = 1 + SPEC.num_constraints
 AGENT, B = 1, 6
+DISCOUNT = jnp.array([0.9, 0.8, 0.7])
 
 
 def make_scene(key):
@@ -42,7 +43,7 @@ def make_world(key, physics):
     )
     scene = make_scene(key)
     joint = act_with_noise(SPEC.action, nets.actors_apply(actors, scene.obs), scene)
-    view = through_critics(nets_, fit, physics, SPEC.action, 0.9, scene, joint, jnp.int32(AGENT), J)
+    view = through_critics(nets_, fit, physics, SPEC.action, DISCOUNT, scene, joint, jnp.int32(AGENT), J)
     return actors, nets_, fit, scene, joint, view
 
 
@@ -91,7 +92,7 @@ def test_exact_surrogate_equals_enumeration_over_modes():
             action = mine.action
             x = pirc.critic_input(scene.state, scene.obs, pirc.encode_action(SPEC.action, *action))
             parts = pirc.physics_parts(ENV.physics, J, scene.state, action, here=False)
-            q = pirc.q_phys(fit, parts, 0.9) + fit.unit * pirc.residual(nets_, x)
+            q = pirc.q_phys(fit, parts, DISCOUNT) + fit.unit * pirc.residual(nets_, x)
             total += probs[:, mode, None] * q
         return total
 

@@ -28,6 +28,9 @@ from trident.maths.returns import explained_variance
 from trident.nets import mlp_apply, mlp_init
 from trident.types import ActionSpec, HybridAction, Physics, Transition, encode_params
 
+Discount = Float[Array, "J"]
+"""Of the reward and of every cost: costs that follow at once from an action are better judged at a short horizon."""
+
 
 class PhysicsFit(NamedTuple):
     """Weights of the closed form, frozen after the first rounds; [1 + K] each."""
@@ -122,34 +125,34 @@ def physics_parts(
     return Parts(now, later, rest[0] if here else jnp.zeros_like(now))
 
 
-def q_phys(fit: PhysicsFit, parts: Parts, discount: float) -> Float[Array, "*batch J"]:
+def q_phys(fit: PhysicsFit, parts: Parts, discount: Discount) -> Float[Array, "*batch J"]:
     return parts.now + discount / (1.0 - discount) * (fit.later * parts.later + fit.here * parts.here + fit.level)
 
 
 def discounted_tail(
-    signals: Float[Array, "T E J"], ended: Bool[Array, "T E"], discount: float
-) -> tuple[Float[Array, "T E J"], Float[Array, "T E"]]:
+    signals: Float[Array, "T E J"], ended: Bool[Array, "T E"], discount: Discount
+) -> tuple[Float[Array, "T E J"], Float[Array, "T E J"]]:
     """Discounted sums to the end of the rollout or episode, and the discounted number of *future* steps in them."""
 
     def back(carry: Any, row: Any) -> Any:
         total, weight = carry
         signal, over = row
-        live = jnp.where(over, 0.0, discount)
-        total = signal + live[:, None] * total
+        live = jnp.where(over[:, None], 0.0, discount)
+        total = signal + live * total
         weight = live * (1.0 + weight)
         return (total, weight), (total, weight)
 
     ended = ended.at[-1].set(True)  # the rollout's last step has no future in it
-    start = (jnp.zeros_like(signals[0]), jnp.zeros_like(signals[0, :, 0]))
+    start = (jnp.zeros_like(signals[0]), jnp.zeros_like(signals[0]))
     _, (total, weight) = jax.lax.scan(back, start, (signals, ended), reverse=True)
     return total, weight
 
 
-def fit_sums(signals: Float[Array, "T E J"], ended: Bool[Array, "T E"], parts: Parts, discount: float) -> FitSums:
+def fit_sums(signals: Float[Array, "T E J"], ended: Bool[Array, "T E"], parts: Parts, discount: Discount) -> FitSums:
     """Of the regression of (return - now) on w (later, here, 1), w the discounted number of future steps in the return:
     rollouts end before their returns do, and the fit must not mistake that for a small weight."""
     total, weight = discounted_tail(signals, ended, discount)
-    features = jnp.stack([parts.later, parts.here, jnp.ones_like(parts.later)], axis=-1) * weight[..., None, None]
+    features = jnp.stack([parts.later, parts.here, jnp.ones_like(parts.later)], axis=-1) * weight[..., None]
     return FitSums(
         jnp.einsum("teja,tejb->jab", features, features), jnp.einsum("teja,tej->ja", features, total - parts.now)
     )
@@ -172,27 +175,27 @@ def fit_physics(sums: FitSums, unit: Float[Array, "J"]) -> PhysicsFit:
     return PhysicsFit(later, here, level, unit)
 
 
-def spread(signals: Float[Array, "T E J"], ended: Bool[Array, "T E"], discount: float) -> Float[Array, "J"]:
+def spread(signals: Float[Array, "T E J"], ended: Bool[Array, "T E"], discount: Discount) -> Float[Array, "J"]:
     """Standard deviation of the returns, never below what one rare event is worth."""
     total, _ = discounted_tail(signals, ended, discount)
     return jnp.maximum(jnp.std(total[: max(total.shape[0] // 2, 1)], axis=(0, 1)), 0.1)
 
 
 def r2_phys(
-    fit: PhysicsFit, signals: Float[Array, "T E J"], ended: Bool[Array, "T E"], parts: Parts, discount: float
+    fit: PhysicsFit, signals: Float[Array, "T E J"], ended: Bool[Array, "T E"], parts: Parts, discount: Discount
 ) -> Float[Array, "J"]:
     """1 - Var[G - Q_phys] / Var[G] on the first half of the rollout, G and Q_phys cut at the same horizon."""
     total, weight = discounted_tail(signals, ended, discount)
     future = fit.later * parts.later + fit.here * parts.here + fit.level
     half = max(signals.shape[0] // 2, 1)
-    error, total = (total - parts.now - weight[..., None] * future)[:half], total[:half]
+    error, total = (total - parts.now - weight * future)[:half], total[:half]
     return 1.0 - jnp.var(error, axis=(0, 1)) / jnp.maximum(jnp.var(total, axis=(0, 1)), 1e-8)
 
 
 # --- learning -------------------------------------------------------------------------------------
 
 
-def td_targets(target: Critics, fit: PhysicsFit, batch: CriticBatch, discount: float) -> Float[Array, "*batch J"]:
+def td_targets(target: Critics, fit: PhysicsFit, batch: CriticBatch, discount: Discount) -> Float[Array, "*batch J"]:
     """y = signal + gamma (1 - terminated) (Q_phys(s', a') + u Q_res'(s', a'))."""
     following = batch.next_q_phys + fit.unit * residual(target, batch.next_x)
     return batch.signals + discount * jnp.where(batch.terminated[..., None], 0.0, following)
@@ -200,7 +203,7 @@ def td_targets(target: Critics, fit: PhysicsFit, batch: CriticBatch, discount: f
 
 def td_step(
     critics: Critics, target: Critics, opt: Any, adam: Any, fit: PhysicsFit, batch: CriticBatch,
-    discount: float, rate: float,
+    discount: Discount, rate: float,
 ) -> tuple[Critics, Critics, Any, dict[str, Float[Array, "J"]]]:  # fmt: skip
     """One minibatch: mean squared TD error of the sum, in units u; then the target networks follow at `rate`."""
     y = td_targets(target, fit, batch, discount)
@@ -227,7 +230,7 @@ def batch_of(
     spec: ActionSpec,
     physics: Physics | None,
     fit: PhysicsFit,
-    discount: float,
+    discount: Discount,
 ) -> CriticBatch:
     """Everything of a TD minibatch that does not depend on the networks, for any number of rows [B, ...] at once."""
     signals = rows.signals

@@ -101,7 +101,7 @@ def through_critics(
     fit: PhysicsFit,
     physics: Physics | None,
     spec: ActionSpec,
-    discount: float,
+    discount: Float[Array, "J"],
     scene: Scene,
     joint: Joint,
     agent: Int[Array, ""],
@@ -191,7 +191,7 @@ def _slot_slope(slot: Slot, mine: Float[Array, "B R A"]) -> tuple[Float[Array, "
 
 
 def _physics_of_modes(
-    physics: Physics | None, fit: PhysicsFit, spec: ActionSpec, discount: float,
+    physics: Physics | None, fit: PhysicsFit, spec: ActionSpec, discount: Float[Array, "J"],
     state: Array, action: HybridAction, agent: Any, unit: Array, num_signals: int,
 ) -> Array:  # fmt: skip
     """Q_phys of every mode of agent i with that mode's parameters, up to what no action changes; [B, M, J]."""

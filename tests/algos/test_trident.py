@@ -16,7 +16,8 @@ from trident.train.loop import policy_of, program
 
 SMALL = TridentConfig(
     envs=16, steps=16, hidden=(16, 16), critic_hidden=(32, 32), cost_hidden=(32, 32), replay=4096, critic_steps=16,
-    critic_batch=64, policy_batch=128, updates=2, trust_region=0.05, tighten=1.0, discount=0.8, alpha=0.5,
+    critic_batch=64, policy_batch=128, updates=2, trust_region=0.05, tighten=1.0, discount=0.8,
+    cost_discount=0.8, alpha=0.5,
     warm_steps=300,
 )  # fmt: skip
 

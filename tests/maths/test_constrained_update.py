@@ -9,6 +9,7 @@ import pytest
 
 from trident.maths import hybrid
 from trident.maths.constrained_update import RECOVERY, REJECTED, TRUST_REGION, UpdateRule, constrained_update
+from trident.maths.fisher import fisher_product
 from trident.maths.hybrid import HybridDist
 
 B, M, P = 4, 2, 1
@@ -22,6 +23,10 @@ def dist(theta):
     return HybridDist(tile(theta[:2]), tile(theta[2:, None]), jnp.zeros((B, M, P)))
 
 
+def fisher(theta):
+    return fisher_product(dist, theta, MASK, USED, WEIGHT)
+
+
 def linear(directions):
     """Surrogates that are exactly linear in theta."""
     return lambda start: lambda theta: jnp.asarray(directions) @ (theta - start)
@@ -32,7 +37,7 @@ def update(rule, directions, budget, bend=0.0):
     theta = jnp.array([0.2, -0.1, 0.3, 0.0])
     change = linear(directions)(theta)
     bent = lambda t: change(t) + bend * jnp.sum((t - theta) ** 2)  # noqa: E731
-    new, info = constrained_update(rule, theta, directions, bent, dist, MASK, USED, WEIGHT, budget)
+    new, info = constrained_update(rule, theta, directions, bent, fisher(theta), dist, MASK, USED, WEIGHT, budget)
     kl = jnp.sum(WEIGHT * hybrid.kl(dist(theta), dist(new), MASK, USED))
     return theta, new, info, kl
 
@@ -86,7 +91,9 @@ def test_recovery_when_the_constrained_step_cannot_be_taken(how, kind):
     def change(t):
         return directions @ (t - theta) + jnp.array([0.0, 1e7, 0.0]) * (t[3] - theta[3]) ** 2
 
-    go = jax.jit(lambda: constrained_update(rule, theta, directions, change, dist, MASK, USED, WEIGHT, BUDGET))
+    go = jax.jit(
+        lambda: constrained_update(rule, theta, directions, change, fisher(theta), dist, MASK, USED, WEIGHT, BUDGET)
+    )
     new, info = go()
     assert info.kind == kind
     if how == "none":

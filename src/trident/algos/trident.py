@@ -30,6 +30,7 @@ from trident.imitate import imitate
 from trident.maths import hybrid
 from trident.maths.constrained_update import UpdateRule, constrained_update
 from trident.maths.discrete_gradient import default_estimator
+from trident.maths.fisher import fisher_product
 from trident.maths.returns import gae
 from trident.nets import act, actor_apply, actors_apply, actors_init
 from trident.surrogate import Scene, act_with_noise, choose, through_advantages, through_critics
@@ -45,9 +46,11 @@ class TridentConfig:
     replay: int = 64_000
     """Transitions kept for the critics."""
     discount: float = 0.95
-    """Discount of rewards and costs."""
+    """Discount of rewards."""
+    cost_discount: float = 0.8
+    """Discount of costs. A long horizon drowns what an action does at once in what the critic believes of later."""
 
-    hidden: tuple[int, ...] = (256, 256)
+    hidden: tuple[int, ...] = (128, 128)
     """Hidden layers of each agent's actor."""
     log_std: float = -0.7
     """Initial log standard deviation before the squash."""
@@ -62,9 +65,9 @@ class TridentConfig:
     anneal: Literal["fraction", "paper"] = "fraction"
     """fraction: geometric over the first 60 % of the run; paper: times 0.9995 per round."""
 
-    critic_hidden: tuple[int, ...] = (512, 512, 512)
+    critic_hidden: tuple[int, ...] = (256, 256)
     """Hidden layers of the reward critic."""
-    cost_hidden: tuple[int, ...] = (256, 256)
+    cost_hidden: tuple[int, ...] = (128, 128)
     """Hidden layers of each cost critic."""
     physics: Literal["residual", "additive", "none"] = "residual"
     """residual: frozen closed form + learned rest; additive: reward shaping (ablation); none."""
@@ -89,9 +92,9 @@ class TridentConfig:
     of what the critics leave unexplained, which removes their bias at the price of variance."""
     gae_lambda: float = 0.95
     """Decay of the advantage estimator's traces (score, both)."""
-    updates: int = 4
+    updates: int = 2
     """Passes over the agents per round (U)."""
-    policy_batch: int = 1024
+    policy_batch: int = 512
     """States of a policy update, drawn from this round's rollout."""
     trust_region: float = 0.04
     """KL of an agent's policy per round (delta), shared equally by the passes."""
@@ -117,10 +120,16 @@ class TridentConfig:
     """Imitation minibatches of a safe start (--warm-start), and half as many for the critics."""
     warm_log_std: float = -1.6
     """Log standard deviation after a safe start: exploration that a feasible policy survives."""
-    cg_steps: int = 10
+    fisher_batch: int = 256
+    """States of the Fisher matrix, the first of the policy batch."""
+    cg_steps: int = 8
     """Conjugate-gradient steps."""
     damping: float = 0.01
     """Added to the Fisher matrix's diagonal."""
+
+    def discounts(self, num_constraints: int) -> Any:
+        """Of the reward and of every cost, [1 + K]."""
+        return jnp.array([self.discount] + [self.cost_discount] * num_constraints)
 
 
 class Gain(NamedTuple):
@@ -221,11 +230,11 @@ def _fit_physics(
     parts = jax.tree.map(lambda x: x.reshape(*shape, -1), parts)
     ended = roll.terminated | roll.truncated
     early = state.rounds < config.fit_rounds
-    fresh = pirc.fit_sums(roll.signals, ended, parts, config.discount)
+    fresh = pirc.fit_sums(roll.signals, ended, parts, config.discounts(spec.num_constraints))
     sums = jax.tree.map(lambda old, new: old + jnp.where(early, new, 0.0), state.sums, fresh)
-    unit = jnp.where(early, pirc.spread(roll.signals, ended, config.discount), state.fit.unit)
+    unit = jnp.where(early, pirc.spread(roll.signals, ended, config.discounts(spec.num_constraints)), state.fit.unit)
     fit = pirc.fit_physics(sums, unit)
-    r2 = pirc.r2_phys(fit, roll.signals, ended, parts, config.discount)
+    r2 = pirc.r2_phys(fit, roll.signals, ended, parts, config.discounts(spec.num_constraints))
     metrics = {"r2_phys": r2, "physics_later": fit.later, "physics_here": fit.here}
     return state._replace(fit=fit, sums=sums), metrics
 
@@ -239,13 +248,13 @@ def _learn_critics(
     rows = replays.sample(data.replay, row_key, count)
     choose_action = lambda view, k: act(state.actors, spec.action, view, k, False)[0]  # noqa: E731
     following = jax.vmap(choose_action)(rows.next_view, jax.random.split(act_key, count))
-    batch = pirc.batch_of(rows, following, spec.action, physics, state.fit, config.discount)
+    batch = pirc.batch_of(rows, following, spec.action, physics, state.fit, config.discounts(spec.num_constraints))
     batches = jax.tree.map(lambda x: x.reshape(config.critic_steps, config.critic_batch, *x.shape[1:]), batch)
 
     def step(carry: Any, minibatch: Any) -> Any:
         critics, target, opt = carry
         critics, target, opt, measures = pirc.td_step(
-            critics, target, opt, adam, state.fit, minibatch, config.discount, config.target_rate
+            critics, target, opt, adam, state.fit, minibatch, config.discounts(spec.num_constraints), config.target_rate
         )
         return (critics, target, opt), measures
 
@@ -359,7 +368,9 @@ def _advantages(
     def q(place: Any, obs: Any, action: Any) -> Any:
         x = pirc.critic_input(place, obs, pirc.encode_action(spec.action, *action))
         parts = pirc.physics_parts(physics, num_signals, place, action)
-        return pirc.q_phys(state.fit, parts, config.discount) + state.fit.unit * pirc.residual(state.critics, x)
+        return pirc.q_phys(state.fit, parts, config.discounts(spec.num_constraints)) + state.fit.unit * pirc.residual(
+            state.critics, x
+        )
 
     def v(place: Any, view: Any, key: Any) -> Any:
         """Mean over sampled joint actions."""
@@ -371,7 +382,15 @@ def _advantages(
     now_key, next_key = jax.random.split(key)
     value, next_value = grid(v(place, view, now_key)), grid(v(next_place, next_view, next_key))
     ended = roll.terminated | roll.truncated
-    advantage = gae(roll.signals, value, next_value, roll.terminated, ended, config.discount, config.gae_lambda)
+    advantage = gae(
+        roll.signals,
+        value,
+        next_value,
+        roll.terminated,
+        ended,
+        config.discounts(spec.num_constraints),
+        config.gae_lambda,
+    )
     if config.source == "both":
         advantage -= grid(q(place, view.obs, action)) - value
     return advantage - jnp.mean(advantage, axis=(0, 1))
@@ -401,7 +420,7 @@ def _update_agent(
     weight = weight / jnp.maximum(jnp.sum(weight), 1.0)
     everyone = actors_apply(actors, scene.obs)
     view = through_critics(
-        state.critics, state.fit, physics, spec.action, config.discount, scene,
+        state.critics, state.fit, physics, spec.action, config.discounts(spec.num_constraints), scene,
         act_with_noise(spec.action, everyone, scene), agent, 1 + spec.num_constraints,
     )  # fmt: skip
     log_prob = hybrid.log_prob(everyone, scene.mode_mask, jnp.asarray(spec.action.used), scene.mode, scene.raw)
@@ -443,7 +462,12 @@ def _update_agent(
         delta=config.trust_region / config.updates, cg_steps=config.cg_steps, damping=config.damping,
         recovery=config.recovery,
     )  # fmt: skip
-    theta, info = constrained_update(rule, theta, gradients, surrogates, dist, mask, used, weight, budget)
+    few = slice(0, config.fisher_batch)
+    product = fisher_product(
+        lambda t: actor_apply(unravel(t), scene.obs[few, agent]), theta, mask[few], used,
+        weight[few] / jnp.maximum(jnp.sum(weight[few]), 1e-8),
+    )  # fmt: skip
+    theta, info = constrained_update(rule, theta, gradients, surrogates, product, dist, mask, used, weight, budget)
     actors = jax.tree.map(lambda full, one: full.at[agent].set(one), actors, unravel(theta))
     return actors, (info, _cosine(*halves))
 

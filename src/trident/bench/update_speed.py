@@ -28,6 +28,7 @@ from trident.bench.timing import compile_, interleave
 from trident.errors import TridentError
 from trident.maths import hybrid
 from trident.maths.constrained_update import UpdateRule, constrained_update
+from trident.maths.fisher import fisher_product
 from trident.nets import actor_apply, actor_init
 
 WAYS = ("public", "kept-graph")
@@ -85,7 +86,8 @@ def jax_update(problem: Problem) -> tuple[Callable[..., Any], Any]:
             return weight @ (jnp.expm1(log_prob(t) - old)[:, None] * p.advantage)
 
         gradients = jax.jacrev(surrogates)(theta)
-        return constrained_update(RULE, theta, gradients, surrogates, dist, mask, p.used, weight, p.budget)
+        product = fisher_product(dist, theta, mask, p.used, weight)
+        return constrained_update(RULE, theta, gradients, surrogates, product, dist, mask, p.used, weight, p.budget)
 
     return update, theta
 

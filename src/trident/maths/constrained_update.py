@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from trident.maths import hybrid
 from trident.maths.constrained_step import constrained_step, joint_clip, recovery, single_clip
-from trident.maths.fisher import conjugate_gradient, fisher_product
+from trident.maths.fisher import conjugate_gradient
 from trident.maths.line_search import first_accepted
 
 REJECTED, TRUST_REGION, RECOVERY = 0, 1, 2
@@ -61,15 +61,16 @@ def constrained_update(
     theta: Float[Array, "D"],
     gradients: Float[Array, "J D"],
     surrogates: Callable[[Float[Array, "D"]], Float[Array, "J"]],
+    product: Callable[[Float[Array, "D"]], Float[Array, "D"]],
     dist: Callable[[Float[Array, "D"]], hybrid.HybridDist],
     mask: Bool[Array, "B M"],
     used: Bool[Array, "M P"],
     weight: Float[Array, "B"],
     budget: Float[Array, "K"],
 ) -> tuple[Float[Array, "D"], UpdateInfo]:
-    """`surrogates(theta')` is the change of the reward and cost surrogates from `theta`; `weight` sums to one."""
+    """`surrogates(theta')` is the change of the reward and cost surrogates from `theta`; `product` multiplies with the
+    Fisher matrix (maths.fisher; fewer states suffice for it); `weight` sums to one."""
     old = dist(theta)
-    product = fisher_product(dist, theta, mask, used, weight)
     natural = conjugate_gradient(product, gradients, rule.cg_steps, rule.damping)
     gram = gradients @ natural.T
     wish = single_clip(gram[1:, 1:], budget, rule.delta, rule.margin)

@@ -51,10 +51,15 @@ ENVS: dict[str, EnvEntry] = {
     for name, config in VARIANTS.items()
 } | {name: EnvEntry((make.__doc__ or name).splitlines()[0], make) for name, make in PROBES.items()}
 
+LARGE = trident.TridentConfig(hidden=(256, 256), critic_hidden=(512, 512, 512), cost_hidden=(256, 256))
+
 ALGORITHMS: dict[str, Preset] = {
     "mappo": Preset("PPO, all agents at once (Yu et al. 2022)", ppo.make, ppo.PPOConfig(order="simultaneous")),
     "happo": Preset("PPO, agents one after another (Kuba et al. 2022)", ppo.make, ppo.PPOConfig(order="sequential")),
     "trident": Preset("SHA + PIRC + LCPO: safe, hybrid, physics-informed", trident.make, trident.TridentConfig()),
+    "trident-large": Preset(
+        "trident with the paper's network sizes (256-256, 512-512-512, 256-256)", trident.make, LARGE
+    ),
 }
 
 
