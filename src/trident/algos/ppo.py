@@ -29,7 +29,7 @@ class PPOConfig:
     """Parallel environments."""
     steps: int = 50
     """Steps of each environment per round."""
-    hidden: tuple[int, ...] = (256, 256)
+    hidden: tuple[int, ...] = (128, 128)
     """Hidden layers of each agent's actor."""
     critic_hidden: tuple[int, ...] = (256, 256)
     """Hidden layers of the central value network."""
@@ -49,11 +49,11 @@ class PPOConfig:
     """Passes over a round's data."""
     minibatches: int = 4
     """Minibatches per pass."""
-    entropy: float = 0.003
+    entropy: float = 0.001
     """Weight of the policy's entropy."""
     max_grad: float = 10.0
     """Gradient-norm clip."""
-    log_std: float = -0.5
+    log_std: float = -0.7
     """Initial log standard deviation before the squash."""
 
 
