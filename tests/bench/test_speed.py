@@ -1,6 +1,7 @@
 """The record of `trident bench speed`: its structure with tiny sizes, its goals, and the page made from it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -47,10 +48,14 @@ def test_record_becomes_a_page(rounds, monkeypatch):
         lambda *_: {"envs": 4, "steps_per_second": {"jax": 300.0, "numpy one at a time": 2.0},
                     "jax_over": {"numpy one at a time": 150.0}, "missing": None},
     )  # fmt: skip
-    heard = []
+    heard, saved = [], []
     plan = speed.Plan(parts=("env", "training", "overheads"), sizes=("tiny",), algos=("happo",))
-    record = json.loads(json.dumps(speed.measure(plan, heard.append)))
+    record = json.loads(json.dumps(speed.measure(plan, heard.append, saved.append, {})))
     assert len(heard) == 4
+    assert [list(r["about"]) for r in saved] == [["env"], ["env", "training"], ["env", "training", "overheads"]]
+    again = speed.measure(replace(plan, parts=("env",)), heard.append, saved.append, record)
+    assert again["training"] == record["training"]
+    assert again["about"]["training"] == record["about"]["training"]
     met = {g["name"]: g["met"] for g in record["goals"]}
     assert met == {
         "env: JAX over NumPy, one at a time": True,
@@ -59,7 +64,7 @@ def test_record_becomes_a_page(rounds, monkeypatch):
     }
     assert costs["overhead"]["stgc over gs"] == pytest.approx({"of_round": 0.05, "of_update": 0.1, "of_flops": 0.2})
     text = page.page(record)
-    for heading in ("Goals", "The environment alone", "Training rounds", "What TRIDENT's parts cost"):
+    for heading in ("Goals", "The environment alone", "Training rounds", "What TRIDENT's parts cost", "Circumstances"):
         assert f"## {heading}" in text
     assert "| physics, share of a round | 0.0233 | <= 0.02 | NO |" in text
 

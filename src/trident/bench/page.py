@@ -26,6 +26,7 @@ def sections(record: dict[str, Any]) -> Iterator[Section]:
     for part, make in makers.items():
         if part in record:
             yield from make(record[part])
+    yield _circumstances(record["about"])
 
 
 def show(record: dict[str, Any], console: Console) -> None:
@@ -36,12 +37,11 @@ def show(record: dict[str, Any], console: Console) -> None:
         for row in section.rows:
             table.add_row(*row)
         console.print(table)
-    console.print(circumstances(record))
 
 
 def page(record: dict[str, Any]) -> str:
     """docs/speed.md."""
-    parts = [PREFACE, circumstances(record)]
+    parts = [PREFACE]
     for s in sections(record):
         parts += [f"## {s.title}", markdown(s.header, s.rows), *([s.note] if s.note else [])]
     return "\n\n".join(parts) + "\n"
@@ -52,22 +52,22 @@ PREFACE = """\
 
 Written by `trident bench speed --out benchmarks/speed/record.json --docs docs/speed.md`; do not edit by hand.
 
-Everything below comes from one run on one machine. What is compared takes turns, and the shortest time of each
-counts, so ratios hold on a busy machine where single times do not."""
+What is compared takes turns in one process, and the shortest time of each counts: a ratio says more than a time on a
+machine with other work to do. Nothing is compared across sections; the last table tells when and where each was
+measured."""
 
 
-def circumstances(record: dict[str, Any]) -> str:
-    a = record["about"]
-    before, after = a["load_average"]["before"][0], a["load_average"]["after"][0]
-    busy = max(before, after) > a["cores"]
-    return (
-        f"{a['when']}, commit {a['commit'] or 'unknown'}, {a['cores']} cores of {a['processor']}, jax {a['jax']}; load "
-        f"average {before:.1f} before and {after:.1f} after"
-        + (" (the machine was busy with other work: absolute times are too long)" if busy else "")
-        + f"; {a['seconds'] / 60:.0f} minutes, peak memory {a['peak_rss_mib']:,.0f} MiB"
-        + ("; a quick run on small sizes" if a["quick"] else "")
-        + "."
-    )
+def _circumstances(about: dict[str, Any]) -> Section:
+    header = ["", "when", "commit", "cores", "jax", "load before", "after", "minutes", "peak MiB"]
+    rows = [
+        [part + (" (quick)" if a["quick"] else ""), a["when"], a["commit"] or "unknown", str(a["cores"]), a["jax"],
+         *(f"{a['load_average'][k][0]:.1f}" for k in ("before", "after")), f"{a['seconds'] / 60:.1f}",
+         figure(a["peak_rss_mib"])]
+        for part, a in about.items()
+    ]  # fmt: skip
+    processors = ", ".join(sorted({a["processor"] for a in about.values()}))
+    note = f"{processors}. A load above the number of cores means other work: absolute times are then too long."
+    return Section("Circumstances", header, rows, note)
 
 
 def figure(value: float) -> str:

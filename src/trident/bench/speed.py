@@ -1,4 +1,4 @@
-"""`trident bench speed`: every measurement in one run, as one record."""
+"""`trident bench speed`: the parts of the measurement, one after another, and the record they make."""
 
 from __future__ import annotations
 
@@ -59,16 +59,25 @@ QUICK = Plan(
 )  # fmt: skip
 
 
-def measure(plan: Plan, say: Say) -> dict[str, Any]:
-    """The record of one run. `say` hears what is being done."""
+def measure(plan: Plan, say: Say, save: Callable[[dict[str, Any]], None], earlier: dict[str, Any]) -> dict[str, Any]:
+    """Measure the plan's parts and put them into the `earlier` record, in place of what it had of them.
+
+    `say` hears what is being done; `save` gets the record after every part, so that a run that is cut short keeps what
+    it has. Nothing is compared across parts; each carries its own circumstances.
+    """
+    record = {"about": {}, "goals": []} | earlier
     began, load = time.time(), os.getloadavg()
-    record = {"about": about(plan), **dict(_parts(plan, say))}
-    record["about"] |= {
-        "load_average": {"before": list(load), "after": list(os.getloadavg())},
-        "seconds": time.time() - began,
-        "peak_rss_mib": peak_rss_mib(),
-    }
-    return record | {"goals": goals(record)}
+    for part, result in _parts(plan, say):
+        around = about(plan) | {
+            "load_average": {"before": list(load), "after": list(os.getloadavg())},
+            "seconds": time.time() - began,
+            "peak_rss_mib": peak_rss_mib(),
+        }
+        record = record | {part: result, "about": record["about"] | {part: around}}
+        record["goals"] = goals(record)
+        save(record)
+        began, load = time.time(), os.getloadavg()
+    return record
 
 
 def _parts(plan: Plan, say: Say) -> Iterator[tuple[str, Any]]:

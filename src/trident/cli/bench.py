@@ -39,7 +39,7 @@ class SpeedOptions:
     repeats: int | None = None
     """Turns of everything that is timed."""
     out: Path = Path("speed.json")
-    """Where to write the record."""
+    """Where to write the record; parts of an earlier one that are not measured again are kept."""
     docs: Path | None = None
     """Where to write the page made from it."""
     show: Path | None = None
@@ -67,11 +67,12 @@ def _measure(options: SpeedOptions, console: Console) -> dict:
         base, parts=options.only, algos=options.algos, sizes=options.sizes or base.sizes,
         repeats=options.repeats or base.repeats,
     )  # fmt: skip
+    earlier = speed.read_record(options.out) if options.out.exists() else {}
+    save = lambda record: speed.write_record(options.out, record)  # noqa: E731
     if console.is_terminal:
         with console.status("starting") as status:
-            record = speed.measure(plan, status.update)
+            record = speed.measure(plan, status.update, save, earlier)
     else:
-        record = speed.measure(plan, lambda text: console.print(text, highlight=False))
-    speed.write_record(options.out, record)
+        record = speed.measure(plan, lambda text: console.print(text, highlight=False), save, earlier)
     console.print(f"record: {options.out}")
     return record
