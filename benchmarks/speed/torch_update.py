@@ -144,6 +144,7 @@ class Update:
 def best_step(gram: np.ndarray, budget: np.ndarray, delta: float) -> np.ndarray:
     """Weights w of  x = sum_j w_j H^-1 g_j  that maximise the reward's model under b_k'x <= c_k and x'Hx <= 2 delta,
     by trying every set of active constraints."""
+    gram = 0.5 * (gram + gram.T)  # unconverged conjugate gradients leave it a little uneven
     best, value = np.zeros(len(gram)), -np.inf
     for size in range(len(budget) + 1):
         for active in itertools.combinations(range(1, len(gram)), size):

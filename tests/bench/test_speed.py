@@ -126,7 +126,10 @@ def test_update_problem_binds_both_constraints():
     [
         (["bench", "sped"], "there is `trident bench speed`"),
         (["bench", "speed", "--quik"], "did you mean --quick?"),
-        (["bench", "speed", "--algos", "hapo"], "unknown algorithm 'hapo': there are mappo, happo, trident"),
+        (
+            ["bench", "speed", "--algos", "hapo"],
+            "unknown algorithm 'hapo': there are mappo, happo, trident",
+        ),
         (["bench", "speed", "--show", "nowhere.json"], "nowhere.json is not a record"),
     ],
 )

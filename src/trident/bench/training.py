@@ -17,47 +17,41 @@ import jax
 import jax.numpy as jnp
 
 from trident import replay as replays
-from trident.algos import ppo
-from trident.algos import trident as algo_trident
 from trident.bench.flops import count_flops
 from trident.bench.timing import compile_, interleave
 from trident.rollout import rollout
 from trident.train.loop import policy_of, program
+from trident.train.registry import default_config, make_algorithm
 from trident.types import Algorithm, Data, Env
 
 SGEMM = (4096, 512, 512)
 
 
 class Learner(NamedTuple):
-    """An algorithm as it is measured."""
+    """An algorithm of the registry as it is measured."""
 
-    make: Callable[..., Algorithm]
-    config: Any
+    name: str
     tiny: dict[str, Any]
     """What makes it small."""
     critics: Callable[[Any], Any]
     """Its state -> its critics, the part that is learned apart from the policies."""
 
     def build(self, env: Env, size: str, **changes: Any) -> Algorithm:
-        config = replace(self.config, **(self.tiny if size == "tiny" else {}) | changes)
-        return self.make(config, env.spec, env.physics)
+        changes = (self.tiny if size == "tiny" else {}) | changes
+        return make_algorithm(self.name, env, config=replace(default_config(self.name, env), **changes))
 
 
 SIZES = ("tiny", "default")
-_SMALL = {"envs": 16, "steps": 16, "hidden": (32, 32)}
-LEARNERS: dict[str, Learner] = {
-    "mappo": Learner(
-        ppo.make, ppo.PPOConfig(order="simultaneous"), _SMALL | {"critic_hidden": (32, 32)}, lambda s: s.critic
-    ),
-    "happo": Learner(ppo.make, ppo.PPOConfig(), _SMALL | {"critic_hidden": (32, 32)}, lambda s: s.critic),
-    "trident": Learner(
-        algo_trident.make,
-        algo_trident.TridentConfig(),
-        _SMALL | {"critic_hidden": (32, 32, 32), "cost_hidden": (32, 32), "critic_batch": 64, "policy_batch": 128,
-                  "replay": 2560},
-        lambda s: s.critics,
-    ),
+_SMALL = {"envs": 16, "steps": 16, "hidden": (32, 32), "critic_hidden": (32, 32)}
+_SMALL_TRIDENT = _SMALL | {
+    "cost_hidden": (32, 32), "critic_batch": 64, "policy_batch": 128, "fisher_batch": 64, "replay": 2560
 }  # fmt: skip
+LEARNERS: dict[str, Learner] = {
+    "mappo": Learner("mappo", _SMALL, lambda s: s.critic),
+    "happo": Learner("happo", _SMALL, lambda s: s.critic),
+    "trident": Learner("trident", _SMALL_TRIDENT, lambda s: s.critics),
+    "trident-large": Learner("trident-large", _SMALL_TRIDENT, lambda s: s.critics),
+}
 
 
 class Round(NamedTuple):

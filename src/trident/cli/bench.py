@@ -33,7 +33,7 @@ class SpeedOptions:
     only: tuple[str, ...] = speed.PARTS
     """Parts: env, update, growth, training, overheads."""
     algos: tuple[str, ...] = speed.Plan.algos
-    """Algorithms: happo, mappo, trident."""
+    """Algorithms: happo, mappo, trident, trident-large."""
     sizes: tuple[str, ...] | None = None
     """Network sizes: tiny, default (with --quick tiny alone)."""
     repeats: int | None = None
