@@ -19,7 +19,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@touch $@
 
 train: $(STAMP)  ## the main job: learn to fly a UAV fleet within its limits, then table, curves and GIF
-	$(BIN)/trident train uav-mec
+	$(BIN)/trident train uav-mec --episodes 800 --seeds 1
 
 test: $(STAMP) lint types imports pytest  ## ruff, types, import layers, tests
 

@@ -35,6 +35,8 @@ class Constraint:
     scope: Literal["joint", "mean", "max"] = "joint"
     """joint: one quantity of the team; mean / max: how a per-agent quantity becomes the one signal."""
     unit: str = "rate"
+    immediate: bool = False
+    """The cost of an action falls in the same step (energy spent), not in later ones (a place badly chosen)."""
     help: str = ""
 
 

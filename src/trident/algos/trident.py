@@ -47,12 +47,15 @@ class TridentConfig:
     """Transitions kept for the critics."""
     discount: float = 0.95
     """Discount of rewards."""
-    cost_discount: float = 0.8
-    """Discount of costs. A long horizon drowns what an action does at once in what the critic believes of later."""
+    cost_discount: float = 0.95
+    """Discount of costs."""
+    immediate_discount: float = 0.5
+    """Discount of costs that are declared to fall in the same step: a long horizon would drown what an action does at
+    once in what the critic believes of later."""
 
     hidden: tuple[int, ...] = (128, 128)
     """Hidden layers of each agent's actor."""
-    log_std: float = -0.7
+    log_std: float = -1.2
     """Initial log standard deviation before the squash."""
     estimator: str = "auto"
     """Discrete gradient: auto (exact up to 4 modes, stgc above), gs, st, stgc, stgc-paper, romberg, exact."""
@@ -127,9 +130,10 @@ class TridentConfig:
     damping: float = 0.01
     """Added to the Fisher matrix's diagonal."""
 
-    def discounts(self, num_constraints: int) -> Any:
+    def discounts(self, spec: EnvSpec) -> Any:
         """Of the reward and of every cost, [1 + K]."""
-        return jnp.array([self.discount] + [self.cost_discount] * num_constraints)
+        costs = [self.immediate_discount if c.immediate else self.cost_discount for c in spec.constraints]
+        return jnp.array([self.discount, *costs])
 
 
 class Gain(NamedTuple):
@@ -230,11 +234,11 @@ def _fit_physics(
     parts = jax.tree.map(lambda x: x.reshape(*shape, -1), parts)
     ended = roll.terminated | roll.truncated
     early = state.rounds < config.fit_rounds
-    fresh = pirc.fit_sums(roll.signals, ended, parts, config.discounts(spec.num_constraints))
+    fresh = pirc.fit_sums(roll.signals, ended, parts, config.discounts(spec))
     sums = jax.tree.map(lambda old, new: old + jnp.where(early, new, 0.0), state.sums, fresh)
-    unit = jnp.where(early, pirc.spread(roll.signals, ended, config.discounts(spec.num_constraints)), state.fit.unit)
+    unit = jnp.where(early, pirc.spread(roll.signals, ended, config.discounts(spec)), state.fit.unit)
     fit = pirc.fit_physics(sums, unit)
-    r2 = pirc.r2_phys(fit, roll.signals, ended, parts, config.discounts(spec.num_constraints))
+    r2 = pirc.r2_phys(fit, roll.signals, ended, parts, config.discounts(spec))
     metrics = {"r2_phys": r2, "physics_later": fit.later, "physics_here": fit.here}
     return state._replace(fit=fit, sums=sums), metrics
 
@@ -248,13 +252,13 @@ def _learn_critics(
     rows = replays.sample(data.replay, row_key, count)
     choose_action = lambda view, k: act(state.actors, spec.action, view, k, False)[0]  # noqa: E731
     following = jax.vmap(choose_action)(rows.next_view, jax.random.split(act_key, count))
-    batch = pirc.batch_of(rows, following, spec.action, physics, state.fit, config.discounts(spec.num_constraints))
+    batch = pirc.batch_of(rows, following, spec.action, physics, state.fit, config.discounts(spec))
     batches = jax.tree.map(lambda x: x.reshape(config.critic_steps, config.critic_batch, *x.shape[1:]), batch)
 
     def step(carry: Any, minibatch: Any) -> Any:
         critics, target, opt = carry
         critics, target, opt, measures = pirc.td_step(
-            critics, target, opt, adam, state.fit, minibatch, config.discounts(spec.num_constraints), config.target_rate
+            critics, target, opt, adam, state.fit, minibatch, config.discounts(spec), config.target_rate
         )
         return (critics, target, opt), measures
 
@@ -368,9 +372,7 @@ def _advantages(
     def q(place: Any, obs: Any, action: Any) -> Any:
         x = pirc.critic_input(place, obs, pirc.encode_action(spec.action, *action))
         parts = pirc.physics_parts(physics, num_signals, place, action)
-        return pirc.q_phys(state.fit, parts, config.discounts(spec.num_constraints)) + state.fit.unit * pirc.residual(
-            state.critics, x
-        )
+        return pirc.q_phys(state.fit, parts, config.discounts(spec)) + state.fit.unit * pirc.residual(state.critics, x)
 
     def v(place: Any, view: Any, key: Any) -> Any:
         """Mean over sampled joint actions."""
@@ -388,7 +390,7 @@ def _advantages(
         next_value,
         roll.terminated,
         ended,
-        config.discounts(spec.num_constraints),
+        config.discounts(spec),
         config.gae_lambda,
     )
     if config.source == "both":
@@ -420,7 +422,7 @@ def _update_agent(
     weight = weight / jnp.maximum(jnp.sum(weight), 1.0)
     everyone = actors_apply(actors, scene.obs)
     view = through_critics(
-        state.critics, state.fit, physics, spec.action, config.discounts(spec.num_constraints), scene,
+        state.critics, state.fit, physics, spec.action, config.discounts(spec), scene,
         act_with_noise(spec.action, everyone, scene), agent, 1 + spec.num_constraints,
     )  # fmt: skip
     log_prob = hybrid.log_prob(everyone, scene.mode_mask, jnp.asarray(spec.action.used), scene.mode, scene.raw)

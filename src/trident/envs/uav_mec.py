@@ -84,7 +84,9 @@ def mode_names(config: UavMecConfig) -> tuple[str, ...]:
 
 def constraints(config: UavMecConfig) -> tuple[Constraint, ...]:
     c = config
-    energy = Constraint("energy", c.energy_limit, "mean", help=f"share of UAV-slots above {c.energy_max:g} J")
+    energy = Constraint(
+        "energy", c.energy_limit, "mean", immediate=True, help=f"share of UAV-slots above {c.energy_max:g} J"
+    )
     coverage = Constraint(
         "coverage", c.coverage_limit, "joint", help=f"share of slots with fewer than {c.needed} users covered"
     )
