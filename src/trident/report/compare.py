@@ -42,7 +42,8 @@ def compare_table(folders: list[Path], style: str = "markdown") -> str:
         m for m in first_run["metrics"] if m["name"] not in {"reward", *(x["per"] for x in first_run["metrics"])}
     ]
     rates = [m["name"] for m in metrics if m["name"] in PERCENT]
-    shown = [m for m in metrics if m["better"] != "neither" and m["name"] not in rates]
+    shown = [m for m in metrics if m["better"] != "neither" and m["unit"] not in ("rate", "share")]
+    shown = [m for m in shown if m["name"] not in rates]
     header = ["policy", "reward", *(f"{m['name']} {m['unit']}".strip() for m in shown)]
     header += [PERCENT[name] for name in rates] + (["total V."] if len(rates) > 1 else [])
     header += ["episodes", "seeds", "training violations"]
