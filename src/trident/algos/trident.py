@@ -55,7 +55,7 @@ class TridentConfig:
 
     hidden: tuple[int, ...] = (128, 128)
     """Hidden layers of each agent's actor."""
-    log_std: float = -1.2
+    log_std: float = -1.8
     """Initial log standard deviation before the squash."""
     estimator: str = "auto"
     """Discrete gradient: auto (exact up to 4 modes, stgc above), gs, st, stgc, stgc-paper, romberg, exact."""
