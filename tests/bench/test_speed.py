@@ -52,10 +52,11 @@ def test_record_becomes_a_page(rounds, monkeypatch):
     plan = speed.Plan(parts=("env", "training", "overheads"), sizes=("tiny",), algos=("happo",))
     record = json.loads(json.dumps(speed.measure(plan, heard.append, saved.append, {})))
     assert len(heard) == 4
-    assert [list(r["about"]) for r in saved] == [["env"], ["env", "training"], ["env", "training", "overheads"]]
+    names = ["env", "training: happo tiny", "overheads"]
+    assert [list(r["about"]) for r in saved] == [names[:1], names[:2], names]
     again = speed.measure(replace(plan, parts=("env",)), heard.append, saved.append, record)
     assert again["training"] == record["training"]
-    assert again["about"]["training"] == record["about"]["training"]
+    assert again["about"][names[1]] == record["about"][names[1]]
     met = {g["name"]: g["met"] for g in record["goals"]}
     assert met == {
         "env: JAX over NumPy, one at a time": True,

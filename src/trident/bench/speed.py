@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import platform
@@ -73,7 +74,10 @@ def measure(plan: Plan, say: Say, save: Callable[[dict[str, Any]], None], earlie
             "seconds": time.time() - began,
             "peak_rss_mib": peak_rss_mib(),
         }
-        record = record | {part: result, "about": record["about"] | {part: around}}
+        name = part
+        if part == "training":  # one learner at a time: each takes minutes
+            name, result = f"{part}: {next(iter(result))}", record.get(part, {}) | result
+        record = record | {part: result, "about": record["about"] | {name: around}}
         record["goals"] = goals(record)
         save(record)
         began, load = time.time(), os.getloadavg()
@@ -81,29 +85,26 @@ def measure(plan: Plan, say: Say, save: Callable[[dict[str, Any]], None], earlie
 
 
 def _parts(plan: Plan, say: Say) -> Iterator[tuple[str, Any]]:
+    env, size = UavMec(), plan.sizes[-1]
+    axes = {"N": plan.agents, "K": plan.constraints, "M": plan.modes}
     measured: dict[str, Callable[[], Any]] = {
         "env": lambda: measure_env(plan.envs, plan.env_steps, plan.alone_steps, plan.repeats),
         "update": lambda: measure_update(plan.update, plan.repeats),
-        "growth": lambda: measure_growth(
-            {"N": plan.agents, "K": plan.constraints, "M": plan.modes}, plan.algos, plan.sizes[-1], say
-        ),
-        "training": lambda: _training(plan, say),
-        "overheads": lambda: measure_overheads(UavMec(), plan.sizes[-1], plan.repeats, say),
+        "growth": lambda: measure_growth(axes, plan.algos, size, say),
+        "overheads": lambda: measure_overheads(env, size, plan.repeats, say),
     }
-    for part in PARTS:
-        if part in plan.parts:
-            say(f"{part} ({PARTS.index(part) + 1} of {len(PARTS)})")
+    for number, part in enumerate(PARTS, start=1):
+        if part not in plan.parts:
+            continue
+        say(f"{part} ({number} of {len(PARTS)})")
+        if part != "training":
             yield part, measured[part]()
-
-
-def _training(plan: Plan, say: Say) -> dict[str, Any]:
-    out, env = {}, UavMec()
-    for algo in plan.algos:
-        for size in plan.sizes:
-            say(f"compiling and timing rounds of {algo}, {size}")
+            continue
+        for algo, of_size in itertools.product(plan.algos, plan.sizes):
+            say(f"compiling and timing rounds of {algo}, {of_size}")
             learner = LEARNERS[algo]
-            out[f"{algo} {size}"] = measure_training(env, learner.build(env, size), learner.critics, plan.repeats)
-    return out
+            result = measure_training(env, learner.build(env, of_size), learner.critics, plan.repeats)
+            yield part, {f"{algo} {of_size}": result}
 
 
 def about(plan: Plan) -> dict[str, Any]:

@@ -36,10 +36,12 @@ def interleave(calls: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str
     return best
 
 
-def compile_(function: Callable[..., Any], *shapes: Any, donate: tuple[int, ...] = ()) -> Compiled:
-    """Compile ahead of time, without the persistent cache: a cached program would hide what compiling takes."""
+def compile_(
+    function: Callable[..., Any], *shapes: Any, donate: tuple[int, ...] = (), cached: bool = False
+) -> Compiled:
+    """Compile ahead of time. Unless `cached`, without the persistent cache: it would hide what compiling takes."""
     enabled = jax.config.jax_enable_compilation_cache  # pyright: ignore[reportAttributeAccessIssue]
-    jax.config.update("jax_enable_compilation_cache", False)
+    jax.config.update("jax_enable_compilation_cache", cached)
     try:
         cpu, began = time.process_time(), time.perf_counter()
         lowered = jax.jit(function, donate_argnums=donate).lower(*shapes)
