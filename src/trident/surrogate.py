@@ -201,7 +201,9 @@ def _physics_of_modes(
     batch, modes, _ = unit.shape
     wide = lambda x: jnp.repeat(x, modes, axis=0)  # noqa: E731
     mode = wide(action.mode).at[:, agent].set(jnp.tile(jnp.arange(modes), batch))
-    mine = decode_params(spec, mode, jnp.broadcast_to(unit.reshape(-1, 1, unit.shape[-1]), wide(action.params).shape))
+    mine = decode_params(
+        spec, mode, jnp.broadcast_to(unit.reshape(batch * modes, 1, unit.shape[-1]), wide(action.params).shape)
+    )
     mine = jax.lax.dynamic_index_in_dim(mine, agent, axis=1, keepdims=False)
     changed = HybridAction(mode, wide(action.params).at[:, agent].set(mine))
     parts = physics_parts(physics, num_signals, wide(state), changed, here=False)
