@@ -47,7 +47,7 @@ class TridentConfig:
     """Transitions kept for the critics."""
     discount: float = 0.95
     """Discount of rewards."""
-    cost_discount: float = 0.95
+    cost_discount: float = 0.8
     """Discount of costs."""
     immediate_discount: float = 0.5
     """Discount of costs that are declared to fall in the same step: a long horizon would drown what an action does at
@@ -55,7 +55,7 @@ class TridentConfig:
 
     hidden: tuple[int, ...] = (128, 128)
     """Hidden layers of each agent's actor."""
-    log_std: float = -1.8
+    log_std: float = -0.7
     """Initial log standard deviation before the squash."""
     estimator: str = "auto"
     """Discrete gradient: auto (exact up to 4 modes, stgc above), gs, st, stgc, stgc-paper, romberg, exact."""
