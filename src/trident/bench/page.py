@@ -105,8 +105,8 @@ def _update(part: dict[str, Any]) -> Iterator[Section]:
         f"Hidden layers {layers}, batch {size['batch']:,}, {part['cg_steps']} conjugate-gradient steps for the reward "
         f"and each of {size['constraints']} costs, {part['threads']} threads. JAX multiplies with the Fisher matrix "
         "through one linearisation; PyTorch differentiates the KL twice, from scratch in every product (public) or "
-        "keeping the first derivative's graph (kept-graph). Equal KL and number of trials show that "
-        "both solve the same problem."
+        "keeping the first derivative's graph (kept-graph). KL and trials say how "
+        "nearly both solve the same problem; a difference is not yet explained."
     )
     note += f" PyTorch: {part['missing']}." if part["missing"] else f" PyTorch {part['torch']}."
     header = ["", "ms per update", "JAX is faster by", "KL", "line-search trials"]
