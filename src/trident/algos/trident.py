@@ -72,12 +72,10 @@ class TridentConfig:
     """Hidden layers of the reward critic."""
     cost_hidden: tuple[int, ...] = (128, 128)
     """Hidden layers of each cost critic."""
-    physics: Literal["residual", "additive", "none"] = "residual"
-    """residual: frozen closed form + learned rest; additive: reward shaping (ablation); none."""
+    physics: Literal["residual", "none"] = "residual"
+    """residual: frozen closed form + learned rest; none: a plain critic."""
     cost_physics: bool = True
     """Give the cost critics the closed form too."""
-    shaping: float = 0.5
-    """Weight of the closed form in the reward when physics is additive."""
     fit_rounds: int = 8
     """The closed form's scale is fitted anew in the first rounds, then frozen: what follows an action depends on
     the policy, and the first one is random."""
