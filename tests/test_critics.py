@@ -19,6 +19,7 @@ def gammas(num_signals):
 
 
 RNG = np.random.default_rng(0)
+NOWHERE = np.zeros((T, E, 0), np.float32)
 
 
 @jax.jit
@@ -60,11 +61,11 @@ def test_fit_recovers_the_weights_it_was_made_from():
     later, here = (np.broadcast_to(RNG.normal(size=(1, E, 2)), (T, E, 2)).astype(np.float32) for _ in range(2))
     now = (k * later + h * here + level).astype(np.float32)
     ended = np.zeros((T, E), bool)
-    fit = fit_physics(now, ended, Parts(now, later, here))
+    fit = fit_physics(now, ended, Parts(now, later, here, NOWHERE))
     np.testing.assert_allclose(fit.later, k, rtol=5e-3)
     np.testing.assert_allclose(fit.here, h, rtol=5e-3)
     np.testing.assert_allclose(fit.level, level, rtol=2e-2, atol=2e-3)
-    r2 = jax.jit(pirc.r2_phys)(fit, now, ended, Parts(now, later, here), gammas(2))
+    r2 = jax.jit(pirc.r2_phys)(fit, now, ended, Parts(now, later, here, NOWHERE), gammas(2))
     np.testing.assert_allclose(r2, 1.0, atol=1e-3)
 
 
@@ -72,7 +73,7 @@ def test_weights_stay_between_nothing_and_all():
     """Returns that fall as `later` rises, and rise twice as fast as `here`."""
     later, here = (np.broadcast_to(RNG.normal(size=(1, E, 1)), (T, E, 1)).astype(np.float32) for _ in range(2))
     now = (-later + 2.0 * here).astype(np.float32)
-    fit = fit_physics(now, np.zeros((T, E), bool), Parts(now, later, here))
+    fit = fit_physics(now, np.zeros((T, E), bool), Parts(now, later, here, NOWHERE))
     assert fit.later[0] == 0.0
     assert fit.here[0] == 1.0
 
@@ -83,7 +84,7 @@ def test_what_one_action_gains_is_told_from_what_the_place_is_worth():
     here = np.broadcast_to(x, (T, 64, 1)).astype(np.float32)
     later = (x + d).astype(np.float32)
     signals = np.concatenate([here[:1], later[:-1]]).astype(np.float32)
-    fit = fit_physics(signals, np.zeros((T, 64), bool), Parts(signals, later, here))
+    fit = fit_physics(signals, np.zeros((T, 64), bool), Parts(signals, later, here, NOWHERE))
     assert fit.here[0] > 0.7
     assert fit.later[0] < 0.3
 
@@ -91,7 +92,7 @@ def test_what_one_action_gains_is_told_from_what_the_place_is_worth():
 def test_without_physics_only_the_level_is_fitted():
     signals = (3.0 + 0.01 * RNG.normal(size=(T, E, 1))).astype(np.float32)
     zero = np.zeros_like(signals)
-    fit = fit_physics(signals, np.zeros((T, E), bool), Parts(zero, zero, zero))
+    fit = fit_physics(signals, np.zeros((T, E), bool), Parts(zero, zero, zero, NOWHERE))
     assert fit.later[0] == 0.0
     assert fit.here[0] == 0.0
     assert 2.5 < fit.level[0] < 4.5  # the mean signal, up to the step that `now` would have explained

@@ -47,3 +47,19 @@ def test_a_buffer_that_cannot_fit_is_refused(blocks):
     with pytest.raises(TridentError, match=r"GiB.*lower"):
         replay.check_memory(blocks[0], 10**9, seeds=3, available_bytes=2**30)
     replay.check_memory(blocks[0], 1000, seeds=3, available_bytes=2**30)
+
+
+def test_weighted_draws_are_unbiased_and_follow_their_weights(blocks):
+    buffer = replay.insert(replay.create(blocks[0], 24), blocks[0], jnp.int32(0))  # half of it is not written yet
+    value = jnp.arange(24.0)
+    buffer = buffer._replace(data=buffer.data._replace(reward=value))
+    weight = jnp.where(jnp.arange(24) < 3, 9.0, 1.0)
+    draw = jax.jit(lambda k: replay.sample_by_weight(buffer, k, 36, weight))
+    drawn = [draw(jax.random.key(i)) for i in range(40)]
+    rows, importance = drawn[0]
+    assert importance.sum() == pytest.approx(1.0, abs=1e-5)
+    counts = np.bincount(np.asarray(rows.reward, int), minlength=24)
+    np.testing.assert_array_equal(counts, [9, 9, 9] + [1] * 9 + [0] * 12)  # 27 of 36 draws; the unwritten: none
+    mean = np.mean([(r.reward * w).sum() for r, w in drawn])
+    assert mean == pytest.approx(5.5, abs=1e-4)
+    assert (np.diff(np.asarray(rows.reward)) < 0).any()  # in random order: parts of a batch are samples too

@@ -25,7 +25,7 @@ def make_scene(key):
     shape = (B, SPEC.num_agents)
     obs = tile(first.obs) + 0.3 * jax.random.normal(keys[0], (*shape, SPEC.obs_dim))
     return Scene(
-        tile(first.state), obs, tile(first.mode_mask), tile(first.alive),
+        tile(first.state), obs, tile(first.mode_mask), tile(first.alive), jnp.full(B, 1.0 / B),
         jax.random.gumbel(keys[1], (*shape, SPEC.action.num_modes)),
         jax.random.normal(keys[2], (*shape, SPEC.action.num_params)),
         jnp.zeros(shape, jnp.int32), jnp.zeros((*shape, SPEC.action.num_params)), jnp.zeros(shape), jnp.ones((B, J)),
@@ -35,8 +35,7 @@ def make_scene(key):
 def make_world(key, physics):
     sizes = (SPEC.num_agents, SPEC.obs_dim, (8,), SPEC.action.num_modes, SPEC.action.num_params, -0.5)
     actors = jax.tree.map(lambda x: 3.0 * x, nets.actors_init(key, *sizes))
-    width = SPEC.num_agents * (SPEC.action.num_modes + SPEC.action.num_params)
-    size = SPEC.state_dim + SPEC.num_agents * SPEC.obs_dim + width
+    size = pirc.input_size(SPEC, physics)
     nets_ = jax.tree.map(lambda x: 3.0 * x, pirc.init(key, size, SPEC.num_constraints, (16,), (8,)))
     fit = pirc.PhysicsFit(
         jnp.array([0.5, 0.3, 0.7]), jnp.array([0.4, 0.2, 0.1]), jnp.array([0.1, 0.2, 0.3]), jnp.array([2.0, 1.0, 0.5])
@@ -90,8 +89,8 @@ def test_exact_surrogate_equals_enumeration_over_modes():
             )
             mine = act_with_noise(SPEC.action, dist, forced)
             action = mine.action
-            x = pirc.critic_input(scene.state, scene.obs, pirc.encode_action(SPEC.action, *action))
             parts = pirc.physics_parts(ENV.physics, J, scene.state, action, here=False)
+            x = pirc.critic_input(scene.state, scene.obs, pirc.encode_action(SPEC.action, *action), parts.successor)
             q = pirc.q_phys(fit, parts, DISCOUNT) + fit.unit * pirc.residual(nets_, x)
             total += probs[:, mode, None] * q
         return total

@@ -13,6 +13,10 @@ too. With `later` alone the value's level would be right and its slope in the ac
 k, h, l are fitted by least squares on early data, then frozen; u_j is the spread of the returns, so that the networks
 regress numbers of order one. Without physics only the level l_j remains. One-step TD on the sum, target networks,
 replay.
+
+The residual reads s, a *and* s' = predict(s, a). One action moves a system by little, so a network that must find out
+from (s, a) alone how the action changes the value has little to go by; places, however, differ widely over the data,
+and through s' what was learned of places becomes a slope in the action.
 """
 
 from __future__ import annotations
@@ -22,11 +26,14 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 from jaxtyping import Array, Bool, Float, Int
 
+from trident import replay as replays
 from trident.maths.returns import explained_variance
-from trident.nets import mlp_apply, mlp_init
-from trident.types import ActionSpec, HybridAction, Physics, Transition, encode_params
+from trident.nets import act, mlp_apply, mlp_init
+from trident.recipe import Task
+from trident.types import ActionSpec, Data, EnvSpec, HybridAction, Metrics, Physics, Transition, encode_params
 
 Discount = Float[Array, "J"]
 """Of the reward and of every cost: costs that follow at once from an action are better judged at a short horizon."""
@@ -47,6 +54,7 @@ class Parts(NamedTuple):
     now: Float[Array, "*batch J"]
     later: Float[Array, "*batch J"]
     here: Float[Array, "*batch J"]
+    successor: Float[Array, "*batch Z"]  # s' = predict(s, a); of no width without physics
 
 
 class FitSums(NamedTuple):
@@ -97,11 +105,19 @@ def encode_action(
     return jnp.concatenate([jax.nn.one_hot(mode, spec.num_modes), encode_params(spec, mode, params)], axis=-1)
 
 
+def input_size(spec: EnvSpec, physics: Physics | None) -> int:
+    per_agent = spec.obs_dim + spec.action.num_modes + spec.action.num_params
+    return spec.state_dim * (1 if physics is None else 2) + spec.num_agents * per_agent
+
+
 def critic_input(
-    state: Float[Array, "*batch S"], obs: Float[Array, "*batch N O"], encoded: Float[Array, "*batch N A"]
+    state: Float[Array, "*batch S"],
+    obs: Float[Array, "*batch N O"],
+    encoded: Float[Array, "*batch N A"],
+    successor: Float[Array, "*batch Z"],
 ) -> Float[Array, "*batch X"]:
-    """Central critics see the global state, what every agent sees, and what every agent does."""
-    flat = [state, obs.reshape(*obs.shape[:-2], -1), encoded.reshape(*encoded.shape[:-2], -1)]
+    """Central critics see the global state, what every agent sees, what every agent does, and where that leads."""
+    flat = [state, obs.reshape(*obs.shape[:-2], -1), encoded.reshape(*encoded.shape[:-2], -1), successor]
     return jnp.concatenate(flat, axis=-1)
 
 
@@ -114,7 +130,8 @@ def physics_parts(
     """Of B states and joint actions; zeros without physics. `here` is the same for every action, so whoever compares
     actions may leave it out (it is zero then)."""
     if physics is None:
-        return Parts(*(jnp.zeros((state.shape[0], num_signals)) for _ in Parts._fields))
+        zeros = jnp.zeros((state.shape[0], num_signals))
+        return Parts(zeros, zeros, zeros, state[:, :0])
     successor = jax.vmap(physics.predict)(state, action)
     states = [state, successor, *([state] if here else [])]
     # All states and actions side by side along one batch axis: compiled once, and fast (nested axes are not).
@@ -122,7 +139,7 @@ def physics_parts(
     actions = jax.tree.map(lambda a, n: jnp.concatenate([a, n]), action, carry_on)
     values = jax.vmap(physics.signals)(jnp.concatenate(states), actions)
     now, later, *rest = jnp.split(values, len(states))
-    return Parts(now, later, rest[0] if here else jnp.zeros_like(now))
+    return Parts(now, later, rest[0] if here else jnp.zeros_like(now), successor)
 
 
 def q_phys(fit: PhysicsFit, parts: Parts, discount: Discount) -> Float[Array, "*batch J"]:
@@ -238,11 +255,79 @@ def batch_of(
     ends = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), rows.executed, next_action)
     parts = physics_parts(physics, signals.shape[-1], jnp.concatenate([rows.state, rows.next_state]), ends)
     q, next_q = jnp.split(q_phys(fit, parts, discount), 2)
+    leads_to, next_leads_to = jnp.split(parts.successor, 2)
     return CriticBatch(
-        x=critic_input(rows.state, rows.obs, encode_action(spec, *rows.executed)),
+        x=critic_input(rows.state, rows.obs, encode_action(spec, *rows.executed), leads_to),
         q_phys=q,
         signals=signals,
-        next_x=critic_input(rows.next_state, rows.next_obs, encode_action(spec, *next_action)),
+        next_x=critic_input(rows.next_state, rows.next_obs, encode_action(spec, *next_action), next_leads_to),
         next_q_phys=next_q,
         terminated=rows.terminated,
     )
+
+
+class CriticState(NamedTuple):
+    critics: Critics
+    target: Critics
+    opt: Any
+    fit: PhysicsFit
+    sums: FitSums
+
+
+def start(task: Task, key: Any) -> CriticState:
+    config, ones = task.config, jnp.ones(task.num_signals)
+    size = input_size(task.spec, task.closed_form)
+    critics = init(key, size, task.spec.num_constraints, config.critic_hidden, config.cost_hidden)
+    fit = PhysicsFit(0.0 * ones, 0.0 * ones, 0.0 * ones, ones)
+    sums = FitSums(jnp.zeros((ones.size, 3, 3)), jnp.zeros((ones.size, 3)))
+    return CriticState(critics, critics, optax.adam(config.critic_lr).init(critics), fit, sums)
+
+
+def fit_early(task: Task, state: CriticState, roll: Transition, rounds: Int[Array, ""]) -> tuple[CriticState, Metrics]:
+    """The scale of the closed form comes from early data and then stays."""
+    shape, discount = roll.reward.shape, task.discounts
+    flat = lambda x: x.reshape(roll.reward.size, *x.shape[2:])  # noqa: E731
+    parts = physics_parts(task.closed_form, task.num_signals, flat(roll.state), jax.tree.map(flat, roll.executed))
+    parts = jax.tree.map(lambda x: x.reshape(*shape, x.shape[-1]), parts)
+    ended = roll.terminated | roll.truncated
+    early = rounds < task.config.fit_rounds
+    fresh = fit_sums(roll.signals, ended, parts, discount)
+    sums = jax.tree.map(lambda old, new: old + jnp.where(early, new, 0.0), state.sums, fresh)
+    unit = jnp.where(early, spread(roll.signals, ended, discount), state.fit.unit)
+    fit = fit_physics(sums, unit)
+    r2 = r2_phys(fit, roll.signals, ended, parts, discount)
+    return state._replace(fit=fit, sums=sums), {"r2_phys": r2, "physics_later": fit.later, "physics_here": fit.here}
+
+
+def learn(task: Task, state: CriticState, data: Data, actors: Any, key: Any) -> tuple[CriticState, Metrics]:
+    """TD on replayed rows. The policy and the closed form do not change meanwhile: one pass for all minibatches."""
+    config, spec = task.config, task.spec
+    row_key, act_key = jax.random.split(key)
+    count = config.critic_steps * config.critic_batch
+    rows = shaped(task, replays.sample(data.replay, row_key, count))
+    choose_action = lambda view, k: act(actors, spec.action, view, k, False)[0]  # noqa: E731
+    following = jax.vmap(choose_action)(rows.next_view, jax.random.split(act_key, count))
+    batch = batch_of(rows, following, spec.action, task.closed_form, state.fit, task.discounts)
+    batches = jax.tree.map(lambda x: x.reshape(config.critic_steps, config.critic_batch, *x.shape[1:]), batch)
+    adam = optax.adam(config.critic_lr)
+
+    def step(carry: Any, minibatch: Any) -> Any:
+        critics, target, opt = carry
+        critics, target, opt, measures = td_step(
+            critics, target, opt, adam, state.fit, minibatch, task.discounts, config.target_rate
+        )
+        return (critics, target, opt), measures
+
+    (critics, target, opt), measures = jax.lax.scan(step, (state.critics, state.target, state.opt), batches)
+    metrics = jax.tree.map(lambda m: jnp.mean(m, axis=0), measures)
+    return state._replace(critics=critics, target=target, opt=opt), metrics
+
+
+def shaped(task: Task, rows: Transition) -> Transition:
+    """With physics="additive": r + shaping x r_phys(s, a), which moves the optimum (and is there to show that)."""
+    if task.physics is None or task.config.physics != "additive":
+        return rows
+    lead = rows.reward.shape
+    flat = lambda x: x.reshape(rows.reward.size, *x.shape[len(lead) :])  # noqa: E731
+    bonus = jax.vmap(task.physics.signals)(flat(rows.state), jax.tree.map(flat, rows.executed))[:, 0]
+    return rows._replace(reward=rows.reward + task.config.shaping * bonus.reshape(lead))

@@ -55,23 +55,32 @@ def _layer_norm(x: Float[Array, "*batch H"]) -> Float[Array, "*batch H"]:
 
 
 def actor_init(
-    key: Any, obs_dim: int, hidden: Sequence[int], num_modes: int, num_params: int, log_std: float
+    key: Any,
+    obs_dim: int,
+    hidden: Sequence[int],
+    num_modes: int,
+    num_params: int,
+    log_std: float,
+    conditional: bool = True,
 ) -> Params:
-    """One agent's hybrid actor: a trunk, then logits and one Gaussian mean per mode; log-std is free of the input.
+    """One agent's hybrid actor: a trunk, then logits and one Gaussian mean per mode (or one for all of them, if not
+    `conditional`); log-std is free of the input.
 
     The last layer starts at 1 % scale, so that the first policy is uniform over modes and centred in every box.
     """
-    out = num_modes + num_modes * num_params
+    heads = num_modes if conditional else 1
     return {
-        "trunk": mlp_init(key, [obs_dim, *hidden, out], out_scale=0.01),
-        "log_std": jnp.full((num_modes, num_params), log_std),
+        "trunk": mlp_init(key, [obs_dim, *hidden, num_modes + heads * num_params], out_scale=0.01),
+        "log_std": jnp.full((heads, num_params), log_std),
     }
 
 
 def actor_apply(params: Params, obs: Float[Array, "*batch O"]) -> HybridDist:
-    num_modes, num_params = params["log_std"].shape
+    heads, num_params = params["log_std"].shape
     out = mlp_apply(params["trunk"], obs)
-    mean = out[..., num_modes:].reshape(*out.shape[:-1], num_modes, num_params)
+    num_modes = out.shape[-1] - heads * num_params
+    mean = out[..., num_modes:].reshape(*out.shape[:-1], heads, num_params)
+    mean = jnp.broadcast_to(mean, (*out.shape[:-1], num_modes, num_params))
     log_std = jnp.clip(params["log_std"], -4.0, 1.0)
     return HybridDist(out[..., :num_modes], mean, jnp.broadcast_to(log_std, mean.shape))
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+from jaxtyping import Array, Float, Int
 
 from trident.errors import TridentError
 from trident.types import Transition
@@ -46,6 +46,20 @@ def insert(replay: Replay, block: Transition, round_index: Int[Array, ""]) -> Re
 def sample(replay: Replay, key: Any, count: int) -> Transition:
     rows = jax.random.randint(key, (count,), 0, jnp.maximum(replay.size, 1))
     return jax.tree.map(lambda x: x[rows], replay.data)
+
+
+def sample_by_weight(
+    replay: Replay, key: Any, count: int, weight: Float[Array, "capacity"]
+) -> tuple[Transition, Float[Array, "count"]]:
+    """Rows drawn with probabilities proportional to `weight`, in random order, and their importance: what a uniform
+    draw would have given them, summing to one. Stratified: row i is drawn floor or ceil of its expected number."""
+    point_key, order_key = jax.random.split(key)
+    written = jnp.arange(weight.size) < jnp.maximum(replay.size, 1)
+    ladder = jnp.cumsum(jnp.where(written, weight, 0.0))
+    at = (jax.random.permutation(order_key, count) + jax.random.uniform(point_key)) / count
+    rows = jnp.minimum(jnp.searchsorted(ladder, at * ladder[-1], side="right"), replay.size - 1)
+    importance = 1.0 / weight[rows]
+    return jax.tree.map(lambda x: x[rows], replay.data), importance / jnp.sum(importance)
 
 
 def check_memory(example: Any, capacity: int, seeds: int, available_bytes: int) -> None:

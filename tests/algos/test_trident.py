@@ -8,11 +8,16 @@ import numpy as np
 import pytest
 
 from trident.algos import trident
-from trident.algos.trident import Gain, TridentConfig, round_budget, temperature, training_limits
+from trident.critics import shaped
 from trident.envs.probes import PROBES
 from trident.eval.evaluate import evaluate, summarise
+from trident.lcpo import Gain, attend, contraction
+from trident.maths.discrete_gradient import ESTIMATORS
+from trident.recipe import UNLIMITED, Task, TridentConfig, calm, round_budget, temperature, training_limits
+from trident.replay import Replay, block_of
 from trident.rollout import rollout, start
 from trident.train.loop import policy_of, program
+from trident.types import Data
 
 SMALL = TridentConfig(
     envs=16, steps=16, hidden=(16, 16), critic_hidden=(32, 32), cost_hidden=(32, 32), replay=4096, critic_steps=16,
@@ -36,7 +41,48 @@ def test_budgets_spend_slack_and_give_excess_back():
     np.testing.assert_allclose(round_budget(config, excess), [0.02, -0.05], rtol=1e-6)
     # Predictions that came true only to a quarter are asked for four times as much, but slack is never stretched.
     np.testing.assert_allclose(round_budget(config, excess, 0.25), [0.02, -0.2], rtol=1e-6)
-    np.testing.assert_allclose(round_budget(replace(config, budget="paper"), excess), [0.1, -0.1], rtol=1e-6)
+    np.testing.assert_allclose(round_budget(replace(config, safety="paper"), excess), [0.1, -0.1], rtol=1e-6)
+    for without in ("lagrangian", "none"):
+        assert (round_budget(replace(config, safety=without), excess) == UNLIMITED).all()
+
+
+def test_exploration_is_bounded_from_above_only():
+    config = TridentConfig(log_std=-0.5, log_std_final=-1.5)
+    actors = {"trunk": (), "log_std": jnp.array([[-0.5, -3.0]])}
+    np.testing.assert_allclose(calm(config, actors, 0.5)["log_std"], [[-1.0, -3.0]])
+    np.testing.assert_allclose(calm(replace(config, log_std_final=2.0), actors, 0.5)["log_std"], actors["log_std"])
+
+
+def play_random(name):
+    env = PROBES[name]()
+    policy = lambda k, s, t: (env.scripted["random"](k, s), {})  # noqa: E731
+    make = jax.jit(lambda key: rollout(env, policy, key, start(env, key, 8), 8)[1])
+    return env, make(jax.random.key(0))
+
+
+def test_violations_get_the_attention_they_are_promised():
+    """Half of the draws go to the violating tenth, unless that would draw them more than 20 times as often."""
+    _, roll = play_random("probe-constrained")
+    block = block_of(roll)
+    rows = block.reward.size
+    cost = jnp.zeros((rows, 1)).at[: rows // 8].set(1.0)
+    data = Data(roll, Replay(block, jnp.int32(rows)))
+    weight = attend(TridentConfig(attention=0.5), cost, data)
+    np.testing.assert_allclose(weight[: rows // 8].sum(), weight[rows // 8 :].sum(), rtol=1e-6)
+    assert float(attend(TridentConfig(attention=0.99), cost, data).max()) == 20.0
+    assert (attend(TridentConfig(), jnp.zeros((rows, 1)), data) == 1.0).all()
+
+
+def test_additive_physics_shapes_the_reward_and_nothing_else():
+    env, roll = play_random("probe-constrained")
+    config = TridentConfig(physics="additive", shaping=0.5)
+    rows = block_of(roll)
+    out = shaped(Task(config, env.spec, env.physics), rows)
+    physics = jax.vmap(env.physics.signals)(rows.state, rows.executed)[:, 0]
+    np.testing.assert_allclose(out.reward - rows.reward, 0.5 * physics, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(out.cost, rows.cost)
+    assert np.abs(np.asarray(physics)).max() > 0.1
+    assert shaped(Task(replace(config, physics="residual"), env.spec, env.physics), rows) is rows
 
 
 def test_training_limits_are_tighter_than_the_declared_ones():
@@ -46,19 +92,21 @@ def test_training_limits_are_tighter_than_the_declared_ones():
 
 
 def test_contraction_is_measured_against_later_costs():
-    config = TridentConfig()
+    config = TridentConfig(smooth=0.0)
     gain = Gain(jnp.full(1, 1e-4), jnp.full(1, 1e-4), jnp.array([0.5]), jnp.zeros(1))
     cost = 0.5
-    for _ in range(60):  # every round predicts -0.1 and gets -0.02
+    for _ in range(60):  # every round predicts -0.1 and gets -0.04
         gain = gain._replace(predicted=jnp.array([-0.1]))
-        cost -= 0.02
-        gain, share = trident._contraction(config, gain, jnp.array([cost]), False)
-    np.testing.assert_allclose(share, 0.2, rtol=0.02)
-    _, share = trident._contraction(replace(config, calibrate=False), gain, jnp.array([cost]), False)
+        cost -= 0.04
+        gain, share = contraction(config, gain, jnp.array([cost]), False)
+    np.testing.assert_allclose(share, 0.4, rtol=0.02)
+    _, share = contraction(replace(config, calibrate=False), gain, jnp.array([cost]), False)
     assert share[0] == 1.0
+    smoothed, _ = contraction(TridentConfig(smooth=0.75), gain._replace(cost=jnp.array([0.4])), jnp.array([0.8]), False)
+    np.testing.assert_allclose(smoothed.cost, 0.5, rtol=1e-5)
     rising = gain._replace(cross=jnp.array([-1.0]))
-    _, share = trident._contraction(config, rising, jnp.array([cost]), False)
-    assert share[0] == np.float32(0.05)  # never zero or negative: the demand stays finite
+    _, share = contraction(config, rising, jnp.array([cost]), False)
+    assert share[0] == np.float32(0.25)  # never zero or negative: the demand stays finite
 
 
 def train(name, config, rounds, seeds=2):
@@ -116,16 +164,33 @@ def test_safe_start_imitates_and_keeps_the_given_noise():
 
     state, metrics, sums = prepared(jax.random.key(0))
     assert metrics["imitation/mode_agreement"] > 0.95
-    np.testing.assert_allclose(state.actors["log_std"], SMALL.warm_log_std)
+    np.testing.assert_allclose(state.policy.actors["log_std"], SMALL.warm_log_std)
     assert summarise(env.spec, jax.device_get(sums))["reward"] > env.optimum - 0.1
 
 
-@pytest.mark.parametrize("estimator", ["gs", "st", "stgc", "stgc-paper", "romberg", "exact"])
-@pytest.mark.parametrize(
-    "variant", [{}, {"budget": "paper", "recovery": "paper", "agent_order": "fixed", "anneal": "paper"}]
-)
-def test_every_named_variant_traces(estimator, variant):
+VARIANTS = {
+    "paper": {"safety": "paper", "recovery": "paper", "agent_order": "fixed", "anneal": "paper"},
+    "lagrangian": {"safety": "lagrangian"},
+    "unconstrained": {"safety": "none"},
+    "no trust region": {"metric": "euclidean"},
+    "simultaneous": {"agent_order": "simultaneous"},
+    "additive": {"physics": "additive"},
+    "no hybrid": {"estimator": "relax", "conditional": False},
+}
+
+
+def trace(config):
     env = PROBES["probe-unsafe-start"]()
-    made = program(env, trident.make(replace(SMALL, estimator=estimator, **variant), env.spec, None), 4)
+    made = program(env, trident.make(config, env.spec, env.physics), 4)
     state = jax.eval_shape(made.init, jax.random.key(0))
-    jax.eval_shape(made.round, state, jnp.int32(0))
+    return jax.eval_shape(made.round, state, jnp.int32(0))
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_every_estimator_traces(estimator):
+    trace(replace(SMALL, estimator=estimator))
+
+
+@pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
+def test_every_variant_traces(variant):
+    trace(replace(SMALL, **variant))

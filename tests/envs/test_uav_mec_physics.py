@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from trident.envs.uav_mec import UavMec, UavMecConfig
-from trident.envs.uav_mec_physics import Scene, assemble, nominal, signals, task_spread, thrifty_speed, unpack
+from trident.envs.uav_mec_physics import Scene, assemble, links, nominal, signals, task_spread, thrifty_speed, unpack
 from trident.types import HybridAction
 
 CONFIG = UavMecConfig(separation=True, grace=0)
@@ -91,18 +91,30 @@ def test_flying_to_a_user_helps():
     config = UavMecConfig(num_uavs=1, num_users=4, num_hotspots=1, coverage_min=0.5, grace=0)
     uav = jnp.array([[150.0, 150.0]])
     user = uav + jnp.array([[131.0, 0.0], [133.0, 5.0], [129.0, -5.0], [60.0, 0.0]])
-    scene = Scene(uav, user, jnp.zeros((4, 2)), uav, jnp.zeros((1, 2)), jnp.zeros(()))
+    reach = jnp.linalg.norm(user - uav, axis=-1)
+    scene = Scene(uav, user, jnp.zeros((4, 2)), uav, jnp.zeros((1, 2)), jnp.zeros(()), reach)
 
     @jax.jit
     @jax.vmap
     def at_speed(vx, ratio):
-        array = assemble(config, scene, jnp.zeros((1, 2)), jnp.zeros(4), *jnp.zeros((2, 1)), jnp.zeros(1))
+        array = assemble(config, scene, jnp.zeros((1, 2)), *jnp.zeros((2, 1)), jnp.zeros(1))
         return signals(config, array, HybridAction(jnp.array([0]), jnp.array([[vx, 0.0, ratio]])))
 
     away, still, towards, other_ratio = at_speed(jnp.array([-0.5, 0.0, 0.5, 0.0]), jnp.array([0.5, 0.5, 0.5, 0.9]))
     assert towards[0] > away[0]  # at the same speed
     assert towards[2] < still[2] - 0.1 < away[2] - 0.2
     np.testing.assert_array_equal(still, other_ratio)  # local computing has no ratio
+
+
+def test_the_array_tells_who_serves_whom(walk):
+    """Except where the border has stopped two UAVs in one corner."""
+    array, state = walk[3], walk[6]
+    told = jax.jit(jax.vmap(lambda a: links(CONFIG, unpack(CONFIG, a))))(array)
+    pairs = np.linalg.norm(state.uav[:, :, None] - state.uav[:, None], axis=-1) + 1e3 * np.eye(CONFIG.num_uavs)
+    apart = pairs.min((1, 2)) > 1.0
+    agree = (np.asarray(told, bool) == state.link).all((1, 2))
+    assert agree[apart].mean() > 0.99
+    assert (np.asarray(told).sum(1) <= 1).all()
 
 
 def test_array_round_trip(walk):

@@ -36,8 +36,10 @@ SPEED_SCALE = 10.0
 """m/s, of users and hotspots in the array."""
 EDGE = 6.0
 """Softness of the coverage radius, m: narrow enough to predict, wide enough to pull."""
-ENERGY_EDGE = 1.0
+ENERGY_EDGE = 3.0
 """Softness of E_max beyond the spread of the tasks, J."""
+SAME_PLACE = 0.02
+"""Distances are read back from the array to better than this, m."""
 SEPARATION_EDGE = 2.0
 """Softness of the least separation, m."""
 
@@ -51,6 +53,7 @@ class Scene(NamedTuple):
     hot: Float[Array, "H 2"]
     hot_vel: Float[Array, "H 2"]
     grace: Float[Array, ""]  # remaining share of the deployment grace
+    reach: Float[Array, "U"]  # distance of every user to its own UAV
 
 
 # --- the array ------------------------------------------------------------------------------------
@@ -62,12 +65,12 @@ def pack(config: UavMecConfig, s: MecState) -> Float[Array, "S"]:
     load = s.link.sum(1).astype(jnp.float32)
     fog_tasks = load @ (s.mode[:, None] == jnp.arange(1, c.num_fogs + 1)).astype(jnp.float32)
     grace = jnp.maximum(c.grace - s.slot, 0) / max(c.grace, 1)
-    scene = Scene(s.uav, s.user, s.user_vel, s.hot, s.hot_vel, grace)
-    return assemble(c, scene, s.uav_vel, s.reach, load, s.energy, fog_tasks)
+    scene = Scene(s.uav, s.user, s.user_vel, s.hot, s.hot_vel, grace, s.reach)
+    return assemble(c, scene, s.uav_vel, load, s.energy, fog_tasks)
 
 
 def assemble(
-    config: UavMecConfig, scene: Scene, uav_vel: Array, reach: Array, load: Array, energy: Array, fog_tasks: Array
+    config: UavMecConfig, scene: Scene, uav_vel: Array, load: Array, energy: Array, fog_tasks: Array
 ) -> Float[Array, "S"]:
     """Lay the parts out in the array's order."""
     c = config
@@ -79,7 +82,7 @@ def assemble(
         scene.hot_vel / SPEED_SCALE,
         scene.grace,
         uav_vel / c.max_speed,
-        reach / c.service_radius,
+        scene.reach / c.service_radius,
         load / c.capacity,
         jnp.clip(1.0 - energy / c.energy_max, -1.0, 1.0),
         fog_tasks / c.fog_machines,
@@ -91,7 +94,8 @@ def unpack(config: UavMecConfig, array: Float[Array, "S"]) -> Scene:
     """The part of the array that physics needs."""
     c = config
     n, u, h = c.num_uavs, c.num_users, c.num_hotspots
-    uav, user, user_vel, hot, hot_vel, grace, _ = jnp.split(array, np.cumsum([2 * n, 2 * u, 2 * u, 2 * h, 2 * h, 1]))
+    sizes = [2 * n, 2 * u, 2 * u, 2 * h, 2 * h, 1, 2 * n, u]
+    uav, user, user_vel, hot, hot_vel, grace, _, reach, _ = jnp.split(array, np.cumsum(sizes))
 
     def place(flat: Array) -> Array:
         return 0.5 * c.area * (flat.reshape(-1, 2) + 1.0)
@@ -99,7 +103,18 @@ def unpack(config: UavMecConfig, array: Float[Array, "S"]) -> Scene:
     def speed(flat: Array) -> Array:
         return SPEED_SCALE * flat.reshape(-1, 2)
 
-    return Scene(place(uav), place(user), speed(user_vel), place(hot), speed(hot_vel), grace[0])
+    return Scene(
+        place(uav), place(user), speed(user_vel), place(hot), speed(hot_vel), grace[0], c.service_radius * reach
+    )
+
+
+def links(config: UavMecConfig, scene: Scene) -> Float[Array, "N U"]:
+    """Who serves whom, without associating anew: a user's own UAV is the one that stands as far away as the array says
+    (the first of two at the same distance: UAVs that the border has stopped in one corner)."""
+    distance = distances(scene.uav, scene.user)
+    mine = (jnp.abs(distance - scene.reach) < SAME_PLACE) & (scene.reach < config.service_radius - SAME_PLACE)
+    mine &= jnp.cumsum(mine, axis=0) == 1
+    return jax.lax.stop_gradient(mine.astype(jnp.float32))
 
 
 # --- expected tasks -------------------------------------------------------------------------------
@@ -132,11 +147,11 @@ def expect(
 
 
 def next_scene(config: UavMecConfig, scene: Scene, velocity: Float[Array, "N 2"]) -> Scene:
-    """Mean motion of everything over one slot."""
+    """Mean motion of everything over one slot; the association is still that of its beginning."""
     c = config
     moved = move_users(c, scene.user, scene.user_vel, scene.hot, scene.hot_vel, 0.0)
     grace = jnp.maximum(scene.grace - 1.0 / max(c.grace, 1), 0.0)
-    return Scene(fly(c, scene.uav, velocity), *moved, grace)
+    return Scene(fly(c, scene.uav, velocity), *moved, grace, scene.reach)
 
 
 def signals(config: UavMecConfig, array: Float[Array, "S"], action: HybridAction) -> Float[Array, "signals"]:
@@ -152,7 +167,7 @@ def signals(config: UavMecConfig, array: Float[Array, "S"], action: HybridAction
     scene = unpack(c, array)
     velocity = velocity_of(c, action.params)
     after = next_scene(c, scene, velocity)
-    link = jax.lax.stop_gradient(connect(c, distances(scene.uav, scene.user))[0].astype(jnp.float32))
+    link = links(c, scene)
     served = link.sum(0)
     reach = (link * distances(after.uav, after.user)).sum(0) + (1.0 - served) * c.service_radius
     service, spread = expect(c, after.uav, velocity, link, reach, action.mode, action.params[:, 2])
@@ -177,7 +192,7 @@ def predict(config: UavMecConfig, array: Float[Array, "S"], action: HybridAction
     after = next_scene(c, unpack(c, array), velocity)
     link, reach = connect(c, distances(after.uav, after.user))
     service, _ = expect(c, after.uav, velocity, link.astype(jnp.float32), reach, action.mode, action.params[:, 2])
-    return assemble(c, after, velocity, reach, service.load, service.energy, service.fog_tasks)
+    return assemble(c, after._replace(reach=reach), velocity, service.load, service.energy, service.fog_tasks)
 
 
 def nominal(config: UavMecConfig, array: Float[Array, "S"]) -> HybridAction:
@@ -185,7 +200,7 @@ def nominal(config: UavMecConfig, array: Float[Array, "S"]) -> HybridAction:
     least expected cost for the present load (no word of what the other UAVs put on a fog)."""
     c = config
     scene = unpack(c, array)
-    link = connect(c, distances(scene.uav, scene.user))[0].astype(jnp.float32)
+    link = links(c, scene)
     load = link.sum(1)
     to_centre = (link @ scene.user) / jnp.maximum(load, 1.0)[:, None] - scene.uav
     to_centre = jnp.where(load[:, None] > 0, to_centre, 0.5 * c.area - scene.uav)

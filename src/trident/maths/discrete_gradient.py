@@ -12,6 +12,7 @@ a few relaxed one-hots, differentiated with respect to the logits and to everyth
     st           h at the hard sample, slope of x(tau)                O(1) in general
     stgc-paper   h at the hard sample, slope of                       O(1) in general; O(tau tau0) if h is linear
                  (1 + l) x(tau) - l x(tau0), l = tau / (tau0 - tau)
+    relax        h(p): modes mixed as if they were continuous         O(1), whatever tau; exact if h is linear
 
 `stgc` is Richardson extrapolation with the two temperatures in a fixed ratio and applied to the objective. With the
 reference tau0 held fixed, as printed, the second-order remainder is exactly -tau tau0, first order in tau. A
@@ -31,7 +32,7 @@ from jaxtyping import Array, Bool, Float
 
 from trident.maths.hybrid import mode_probs
 
-Estimator = Literal["exact", "stgc", "romberg", "gs", "st", "stgc-paper"]
+Estimator = Literal["exact", "stgc", "romberg", "gs", "st", "stgc-paper", "relax"]
 ESTIMATORS: tuple[str, ...] = get_args(Estimator)
 HARD_FORWARD = ("st", "stgc-paper")
 
@@ -100,6 +101,8 @@ def relaxations(
             corners = corners.reshape(-1, *(1,) * (logits.ndim - 1), logits.shape[-1])
             samples = jnp.broadcast_to(corners, (logits.shape[-1], *logits.shape))
             return jnp.moveaxis(mode_probs(logits, mask), -1, 0), samples
+        case "relax":
+            return combine([1.0], [mode_probs(logits, mask)])
         case "gs":
             return combine([1.0], [soft(tau)])
         case "stgc":

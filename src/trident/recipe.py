@@ -1,0 +1,197 @@
+"""What TRIDENT's three parts are set to, and the schedules that follow from it.
+
+Where a default differs from the paper's print, the printed variant has a name: estimator="stgc-paper",
+safety="paper", recovery="paper", agent_order="fixed", anneal="paper". docs/trident.md says why.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from trident.types import EnvSpec, Physics
+
+
+@dataclass(frozen=True)
+class TridentConfig:
+    envs: int = 64
+    """Parallel environments."""
+    steps: int = 50
+    """Steps of each environment per round."""
+    replay: int = 64_000
+    """Transitions kept for the critics."""
+    discount: float = 0.95
+    """Discount of rewards."""
+    cost_discount: float = 0.8
+    """Discount of costs."""
+    immediate_discount: float = 0.0
+    """Discount of costs that are declared to fall in the same step."""
+
+    hidden: tuple[int, ...] = (128, 128)
+    """Hidden layers of each agent's actor."""
+    conditional: bool = True
+    """Parameters depend on the mode they go with; otherwise all modes share one Gaussian."""
+    log_std: float = -0.7
+    """Initial log standard deviation before the squash."""
+    log_std_final: float = -1.6
+    """Upper bound of the log standard deviation at the end of the run: the bound falls linearly over the run, so that
+    the policy which was kept within its limits while it explored becomes the one that is flown."""
+    estimator: str = "auto"
+    """Discrete gradient: auto (exact up to 4 modes, stgc above), gs, st, stgc, stgc-paper, romberg, exact, relax."""
+    tau_start: float = 1.0
+    """Temperature at the start of the run; also the fixed reference tau_0 of stgc-paper."""
+    tau_min: float = 0.1
+    """Temperature after annealing."""
+    kappa: float = 2.0
+    """Ratio of the two temperatures of ratio-locked stgc."""
+    anneal: Literal["fraction", "paper"] = "fraction"
+    """fraction: geometric over the first 60 % of the run; paper: times 0.9995 per round."""
+
+    critic_hidden: tuple[int, ...] = (256, 256)
+    """Hidden layers of the reward critic."""
+    cost_hidden: tuple[int, ...] = (128, 128)
+    """Hidden layers of each cost critic."""
+    physics: Literal["residual", "additive", "none"] = "residual"
+    """residual: frozen closed form + learned rest; additive: plain critics of r + shaping x r_phys; none: plain
+    critics."""
+    shaping: float = 0.5
+    """Weight of the closed form in the reward of physics=additive."""
+    cost_physics: bool = True
+    """Give the cost critics the closed form too."""
+    fit_rounds: int = 8
+    """The closed form's scale is fitted anew in the first rounds, then frozen: what follows an action depends on
+    the policy, and the first one is random."""
+    critic_steps: int = 64
+    """Critic minibatches per round."""
+    critic_batch: int = 256
+    """Rows of a critic minibatch."""
+    critic_lr: float = 1e-3
+    """Learning rate of the critics."""
+    target_rate: float = 0.03
+    """Rate at which target networks follow."""
+
+    source: Literal["pathwise", "score", "both"] = "pathwise"
+    """Ascent direction: pathwise through the critics; score: likelihood ratio times GAE; both: pathwise plus the score
+    of what the critics leave unexplained, which removes their bias at the price of variance."""
+    gae_lambda: float = 0.95
+    """Decay of the advantage estimator's traces (score, both)."""
+    entropy: float = 0.0
+    """Weight of the policy's entropy in the reward surrogate."""
+    updates: int = 2
+    """Passes over the agents per round (U)."""
+    policy_batch: int = 512
+    """Rows of a policy update: replayed states, each with two opposite draws of noise (pathwise), or samples of this
+    round's rollout (score, both)."""
+    attention: float = 0.5
+    """Share of the replayed states in which some limit was violated (weighted accordingly). Violations are rare: a
+    plain batch holds a few of them, and a step along its gradient would mend those and no others."""
+    agent_order: Literal["random", "fixed", "simultaneous"] = "random"
+    """Agents one after another, in this order; simultaneous: all against the others' old policies."""
+
+    trust_region: float = 0.04
+    """KL of an agent's policy per round (delta), shared equally by the passes."""
+    trust_region_final: float = 0.1
+    """Share of it that is left at the end of the run. Steps are as long as the trust region allows, however noisy their
+    direction: a run whose steps never shorten ends in their noise."""
+    metric: Literal["kl", "euclidean"] = "kl"
+    """What the trust region measures; euclidean (squared length of the step, in units of `step_length`) is none."""
+    step_length: float = 0.03
+    """Length of a step whose size is not measured by the KL."""
+    fisher_batch: int = 256
+    """States of the Fisher matrix, the first of the policy batch."""
+    cg_steps: int = 8
+    """Conjugate-gradient steps."""
+    damping: float = 0.01
+    """Added to the Fisher matrix's diagonal."""
+
+    safety: Literal["lyapunov", "paper", "lagrangian", "none"] = "lyapunov"
+    """lyapunov: a round's costs may change by alpha (d - J - xi); paper: by d - J, as printed; lagrangian: no budget,
+    but multipliers in the objective; none: limits are only reported."""
+    alpha: float = 0.2
+    """Share of the slack that a round may spend."""
+    alpha_back: float = 0.5
+    """Share of the excess that a round must give back, as far as the trust region can."""
+    calibrate: bool = True
+    """Ask the surrogate for as much more as its predictions have fallen short of the costs measured later."""
+    smooth: float = 0.6
+    """Share of the past in the moving mean of the measured costs."""
+    slack: float = 0.0
+    """xi: subtracted from the limits, in units of cost per step."""
+    tighten: float = 0.5
+    """Training limits as a share of the declared ones: an optimiser spends what it is given."""
+    multiplier_rate: float = 0.05
+    """Growth of a multiplier per round and per limit of excess (safety=lagrangian)."""
+    recovery: Literal["natural", "paper", "none"] = "natural"
+    """What to do when the constrained step is impossible."""
+
+    warm_steps: int = 1500
+    """Imitation minibatches of a safe start (--warm-start), and half as many for the critics."""
+    warm_log_std: float = -1.6
+    """Log standard deviation after a safe start: exploration that a feasible policy survives."""
+
+    def discounts(self, spec: EnvSpec) -> Float[Array, "J"]:
+        """Of the reward and of every cost, [1 + K]."""
+        costs = [self.immediate_discount if c.immediate else self.cost_discount for c in spec.constraints]
+        return jnp.array([self.discount, *costs])
+
+
+class Task(NamedTuple):
+    """A recipe and what it is used on."""
+
+    config: TridentConfig
+    spec: EnvSpec
+    physics: Physics | None
+
+    @property
+    def closed_form(self) -> Physics | None:
+        """The physics the critics are built on: none of it, the reward's, or the costs' as well."""
+        if self.physics is None or self.config.physics != "residual":
+            return None
+        physics = self.physics
+        keep = jnp.array([1.0] + [float(self.config.cost_physics)] * self.spec.num_constraints)
+        return Physics(lambda s, a: keep * physics.signals(s, a), physics.predict, physics.nominal)
+
+    @property
+    def num_signals(self) -> int:
+        """The reward and the costs."""
+        return 1 + self.spec.num_constraints
+
+    @property
+    def discounts(self) -> Float[Array, "J"]:
+        return self.config.discounts(self.spec)
+
+
+def temperature(config: TridentConfig, fraction: Any, rounds: Any) -> Any:
+    if config.anneal == "paper":
+        return jnp.maximum(config.tau_min, config.tau_start * 0.9995**rounds)
+    share = jnp.minimum(fraction / 0.6, 1.0)
+    return config.tau_start * (config.tau_min / config.tau_start) ** share
+
+
+def trust_region(config: TridentConfig, fraction: Any) -> Any:
+    return config.trust_region * (1.0 - (1.0 - config.trust_region_final) * fraction)
+
+
+def calm(config: TridentConfig, actors: Any, fraction: Any) -> Any:
+    """Less exploration as the run goes on; about a hundredth per round, far inside the trust region."""
+    bound = config.log_std + jnp.minimum(config.log_std_final - config.log_std, 0.0) * fraction
+    return actors | {"log_std": jnp.minimum(actors["log_std"], bound)}
+
+
+def training_limits(config: TridentConfig, spec: EnvSpec) -> Float[Array, "K"]:
+    return config.tighten * jnp.asarray(spec.limits) - config.slack
+
+
+UNLIMITED = 1e6
+
+
+def round_budget(config: TridentConfig, excess: Any, realised: Any = 1.0) -> Any:
+    """What the surrogate costs of the whole round may change by, all agents and passes together (negative: must)."""
+    if config.safety in ("lagrangian", "none"):
+        return jnp.full_like(excess, UNLIMITED)
+    if config.safety == "paper":
+        return -excess
+    return -excess * jnp.where(excess > 0, config.alpha_back / realised, config.alpha)
