@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from trident.algos import ppo, trident
+from trident.algos import off_policy, ppo, trident
 from trident.envs.probes import PROBES
 from trident.envs.uav_mec import VARIANTS, UavMec
 from trident.errors import TridentError
@@ -51,9 +51,29 @@ ENVS: dict[str, EnvEntry] = {
     for name, config in VARIANTS.items()
 } | {name: EnvEntry((make.__doc__ or name).splitlines()[0], make) for name, make in PROBES.items()}
 
+MADDPG = off_policy.OffPolicyConfig()
+MATD3 = replace(MADDPG, twin=True, delay=2, target_noise=0.2)
+FACMAC = replace(MADDPG, critic="factored", slope="joint")
+
 LARGE = trident.TridentConfig(hidden=(256, 256), critic_hidden=(512, 512, 512), cost_hidden=(256, 256))
 
 ALGORITHMS: dict[str, Preset] = {
+    "maddpg": Preset(
+        "central critic, actions on a grid (Lowe et al. 2017)", off_policy.make, replace(MADDPG, actions="discretised")
+    ),
+    "matd3": Preset(
+        "twin central critics, modes relaxed to continuous numbers (Ackermann et al. 2019)",
+        off_policy.make,
+        replace(MATD3, actions="relaxed"),
+    ),
+    "facmac": Preset(
+        "mixed critics of each agent, modes relaxed to continuous numbers (Peng et al. 2021)",
+        off_policy.make,
+        replace(FACMAC, actions="relaxed"),
+    ),
+    "maddpg-hybrid": Preset("maddpg with hybrid actions (Gumbel-softmax modes)", off_policy.make, MADDPG),
+    "matd3-hybrid": Preset("matd3 with hybrid actions", off_policy.make, MATD3),
+    "facmac-hybrid": Preset("facmac with hybrid actions", off_policy.make, FACMAC),
     "mappo": Preset("PPO, all agents at once (Yu et al. 2022)", ppo.make, ppo.PPOConfig(order="simultaneous")),
     "happo": Preset("PPO, agents one after another (Kuba et al. 2022)", ppo.make, ppo.PPOConfig(order="sequential")),
     "trident": Preset("SHA + PIRC + LCPO: safe, hybrid, physics-informed", trident.make, trident.TridentConfig()),
