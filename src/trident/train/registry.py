@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from trident.algos import off_policy, ppo, trident
+from trident.algos import macpo, off_policy, ppo, trident
 from trident.envs.probes import PROBES
 from trident.envs.uav_mec import VARIANTS, UavMec
 from trident.errors import TridentError
@@ -76,6 +76,17 @@ ALGORITHMS: dict[str, Preset] = {
     "facmac-hybrid": Preset("facmac with hybrid actions", off_policy.make, FACMAC),
     "mappo": Preset("PPO, all agents at once (Yu et al. 2022)", ppo.make, ppo.PPOConfig(order="simultaneous")),
     "happo": Preset("PPO, agents one after another (Kuba et al. 2022)", ppo.make, ppo.PPOConfig(order="sequential")),
+    "mappo-lag": Preset(
+        "mappo with a Lagrange multiplier per constraint (Gu et al. 2021)",
+        ppo.make,
+        ppo.LagrangianConfig(order="simultaneous"),
+    ),
+    "happo-lag": Preset(
+        "happo with a Lagrange multiplier per constraint", ppo.make, ppo.LagrangianConfig(order="sequential")
+    ),
+    "macpo": Preset(
+        "constrained trust-region steps, agents one after another (Gu et al. 2021)", macpo.make, macpo.MACPOConfig()
+    ),
     "trident": Preset("SHA + PIRC + LCPO: safe, hybrid, physics-informed", trident.make, trident.TridentConfig()),
     "trident-large": Preset(
         "trident with the paper's network sizes (256-256, 512-512-512, 256-256)", trident.make, LARGE
