@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import optax
 
 from trident import replay as replays
-from trident.critics import critic_input, discounted_tail
+from trident.critics import critic_input, return_scale
 from trident.heads import MEANT, Head, Noise, make_head
 from trident.maths.returns import explained_variance
 from trident.nets import mixer_apply, mixer_init, mlp_apply, mlp_init
@@ -257,9 +257,7 @@ def _adam(config: OffPolicyConfig, lr: float) -> optax.GradientTransformation:
 
 
 def _set_scale(config: OffPolicyConfig, state: OffPolicyState, roll: Transition) -> OffPolicyState:
-    """Level and unit of the critics, from the first round; returns of its first half are hardly cut short."""
-    total, _ = discounted_tail(roll.reward[..., None], roll.terminated | roll.truncated, jnp.array([config.discount]))
-    total = total[: max(total.shape[0] // 2, 1)]
+    """Level and unit of the critics come from the first round and stay."""
+    level, unit = return_scale(roll, config.discount)
     first = state.rounds == 0
-    unit = jnp.maximum(jnp.std(total), 0.1)
-    return state._replace(level=jnp.where(first, jnp.mean(total), state.level), unit=jnp.where(first, unit, state.unit))
+    return state._replace(level=jnp.where(first, level, state.level), unit=jnp.where(first, unit, state.unit))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from trident.algos import macpo, off_policy, ppo, trident
+from trident.algos import macpo, madac, off_policy, ppo, qmix, trident
 from trident.envs.probes import PROBES
 from trident.envs.uav_mec import VARIANTS, UavMec
 from trident.errors import TridentError
@@ -29,6 +29,8 @@ class Preset:
     help: str
     make: Callable[[Any, EnvSpec, Physics | None], Algorithm]
     config: Any
+    shielded: bool = False
+    """It runs behind its environment's shield, in training and in evaluation."""
 
 
 UAV_MEC_HELP = {
@@ -74,6 +76,9 @@ ALGORITHMS: dict[str, Preset] = {
     "maddpg-hybrid": Preset("maddpg with hybrid actions (Gumbel-softmax modes)", off_policy.make, MADDPG),
     "matd3-hybrid": Preset("matd3 with hybrid actions", off_policy.make, MATD3),
     "facmac-hybrid": Preset("facmac with hybrid actions", off_policy.make, FACMAC),
+    "qmix": Preset(
+        "monotonic mixture of utilities of a grid of actions (Rashid et al. 2018)", qmix.make, qmix.QMIXConfig()
+    ),
     "mappo": Preset("PPO, all agents at once (Yu et al. 2022)", ppo.make, ppo.PPOConfig(order="simultaneous")),
     "happo": Preset("PPO, agents one after another (Kuba et al. 2022)", ppo.make, ppo.PPOConfig(order="sequential")),
     "mappo-lag": Preset(
@@ -86,6 +91,17 @@ ALGORITHMS: dict[str, Preset] = {
     ),
     "macpo": Preset(
         "constrained trust-region steps, agents one after another (Gu et al. 2021)", macpo.make, macpo.MACPOConfig()
+    ),
+    "madac": Preset(
+        "a safety actor and a task actor per agent, state-wise constraints (Li & Azizan 2024)",
+        madac.make,
+        madac.MADACConfig(),
+    ),
+    "shielded": Preset(
+        "mappo behind the environment's shield (any other: --shielded)",
+        ppo.make,
+        ppo.PPOConfig(order="simultaneous"),
+        shielded=True,
     ),
     "trident": Preset("SHA + PIRC + LCPO: safe, hybrid, physics-informed", trident.make, trident.TridentConfig()),
     "trident-large": Preset(
@@ -102,6 +118,10 @@ class ScriptedConfig:
     """Parallel environments."""
     steps: int = 50
     """Steps of each environment per round."""
+
+
+def needs_shield(algo: str) -> bool:
+    return algo in ALGORITHMS and ALGORITHMS[algo].shielded
 
 
 def make_env(name: str) -> Env:
