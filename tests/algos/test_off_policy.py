@@ -6,20 +6,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from chain_rows import CHAIN, make_rows, random_like
 from learning import train
 
 from trident import heads
 from trident.algos import off_policy
 from trident.algos.off_policy import Critic, Nets, actor_loss, policies, q_values, td_target
 from trident.critics import critic_input
-from trident.envs.probe_chain import probe_chain
 from trident.heads import MEANT
 from trident.nets import mlp_apply
-from trident.rollout import rollout, start
 from trident.train.registry import ALGORITHMS
 from trident.types import ActionSpec, View, encode_params
 
-CHAIN = probe_chain()
 SPEC = CHAIN.spec
 FAMILY = [name for name, preset in ALGORITHMS.items() if preset.make is off_policy.make]
 SMALL = {"hidden": (8,), "critic_hidden": (8,), "levels": 3, "mixer_embed": 4, "mixer_hidden": 4}
@@ -29,14 +27,7 @@ SMALL = {"hidden": (8,), "critic_hidden": (8,), "levels": 3, "mixer_embed": 4, "
 def rows():
     """Random steps of the chain with walkers that die, flattened, with something meant by each."""
 
-    @jax.jit
-    def play(key):
-        policy = lambda k, s, t: (CHAIN.scripted["random"](k, s), {})  # noqa: E731
-        return rollout(CHAIN, policy, key, start(CHAIN, key, 4), 12)[1]
-
-    data = play(jax.random.key(3))
-    flat = jax.tree.map(lambda x: x.reshape(48, *x.shape[2:]), data)
-    assert not flat.alive.all()
+    flat = make_rows()
     width = SPEC.action.num_modes + SPEC.action.num_params
     point = jax.random.uniform(jax.random.key(4), (48, SPEC.num_agents, width), minval=-1.0)
     return flat._replace(extras={MEANT: point})
@@ -49,9 +40,7 @@ def small(name, **changes):
 def parts(config):
     """(head, networks) with random weights; nothing is compiled for them."""
     head = heads.make_head(config.actions, SPEC.action, config.levels, config.temperature)
-    shapes = jax.eval_shape(off_policy.make(config, SPEC).init, jax.random.key(0)).nets
-    draw = np.random.default_rng(0)
-    return head, jax.tree.map(lambda x: jnp.asarray(draw.normal(size=x.shape, scale=0.7), jnp.float32), shapes)
+    return head, random_like(lambda key: off_policy.make(config, SPEC).init(key).nets)
 
 
 values_of = jax.jit(q_values, static_argnums=0)

@@ -123,9 +123,7 @@ def make(config: QMIXConfig, spec: EnvSpec, physics: Physics | None = None) -> A
         (nets, target, opt), metrics = jax.lax.scan(step, start, jax.random.split(key, config.updates))
         metrics = jax.tree.map(jnp.mean, metrics)
         metrics |= {"value": level + unit * metrics.pop("q"), "epsilon": state.epsilon}
-        share = jnp.minimum(fraction / config.anneal, 1.0)
-        epsilon = config.epsilon + (config.epsilon_final - config.epsilon) * share
-        return QMIXState(nets, target, opt, level, unit, epsilon, state.rounds + 1), metrics
+        return QMIXState(nets, target, opt, level, unit, epsilon(config, fraction), state.rounds + 1), metrics
 
     return Algorithm(
         name="qmix",
@@ -135,6 +133,11 @@ def make(config: QMIXConfig, spec: EnvSpec, physics: Physics | None = None) -> A
         update=update,
         config=config,
     )
+
+
+def epsilon(config: QMIXConfig, fraction: Any) -> Any:
+    share = jnp.minimum(fraction / config.anneal, 1.0)
+    return config.epsilon + (config.epsilon_final - config.epsilon) * share
 
 
 def utilities(nets: Nets, obs: Any) -> Any:
