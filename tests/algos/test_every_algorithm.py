@@ -36,8 +36,8 @@ def build(name, env):
 NAMES = list({(preset.make, tiny(name)): name for name, preset in reversed(ALGORITHMS.items())}.values())[::-1]
 # Compiling is what tests pay for: one preset of each page, its richest, is run and traced with K = 0, 1, 3.
 RUN = ["happo-lag", "trident", "matd3-hybrid", "qmix", "macpo", "madac"]
-WANTED = dict.fromkeys(NAMES, ["full"]) | dict.fromkeys(RUN, ["full", "one-constraint", "smallest"])
-WANTED["trident"] = list(CHAINS)
+WANTED = dict.fromkeys(NAMES, ("full",)) | dict.fromkeys(RUN, ("full", "one-constraint", "smallest"))
+WANTED["trident"] = tuple(CHAINS)
 SHAPES = [(name, chain) for name, chains in WANTED.items() for chain in chains]
 
 
