@@ -60,3 +60,16 @@ def test_actions_respect_boxes_and_masks():
     params_ = np.asarray(action.params)
     assert (np.where(used, (params_ >= low - 1e-5) & (params_ <= high + 1e-5), params_ == 0)).all()
     assert extras["log_prob"].shape == (200, spec.num_agents)
+
+
+def test_mixer_is_monotone_in_every_utility_and_bent_by_the_state():
+    params = nets.mixer_init(jax.random.key(0), state_dim=4, num_agents=3, embed=8, hidden=6)
+
+    @jax.jit
+    def slopes(state, q):
+        return jax.vmap(jax.grad(lambda s, u: nets.mixer_apply(params, s, u), argnums=1))(state, q)
+
+    state, q = jax.random.normal(jax.random.key(1), (64, 4)), 3.0 * jax.random.normal(jax.random.key(2), (64, 3))
+    slope = slopes(state, q)
+    assert np.all(slope > 0)
+    assert np.std(slope, axis=0).min() > 1e-3

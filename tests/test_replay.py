@@ -22,6 +22,12 @@ def blocks():
     return [make(jax.random.key(i)) for i in range(4)]
 
 
+def test_block_keeps_the_extras_a_learner_asked_for():
+    env = make_env("probe-mode")
+    block = jax.eval_shape(lambda k: replay.block_of(block_from(env, k), ("noise",)), jax.random.key(0))
+    assert block.extras["noise"].shape == (12, 1)
+
+
 def test_block_drops_what_replay_never_reads(blocks):
     assert blocks[0].metrics == {}
     assert blocks[0].extras == {}

@@ -198,6 +198,13 @@ def spread(signals: Float[Array, "T E J"], ended: Bool[Array, "T E"], discount: 
     return jnp.maximum(jnp.std(total[: max(total.shape[0] // 2, 1)], axis=(0, 1)), 0.1)
 
 
+def return_scale(roll: Transition, discount: float) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Mean and spread of the rewards' returns, over the rollout's first half, where they are hardly cut short."""
+    total, _ = discounted_tail(roll.reward[..., None], roll.terminated | roll.truncated, jnp.array([discount]))
+    total = total[: max(total.shape[0] // 2, 1)]
+    return jnp.mean(total), jnp.maximum(jnp.std(total), 0.1)
+
+
 def r2_phys(
     fit: PhysicsFit, signals: Float[Array, "T E J"], ended: Bool[Array, "T E"], parts: Parts, discount: Discount
 ) -> Float[Array, "J"]:

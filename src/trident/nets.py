@@ -111,5 +111,26 @@ def act(
     return action, {"raw": raw, "log_prob": log_prob}
 
 
+def mixer_init(key: Any, state_dim: int, num_agents: int, embed: int, hidden: int) -> Params:
+    """Hypernetworks of the global state that make a monotonic mixing network (Rashid et al. 2018)."""
+    keys = jax.random.split(key, 4)
+    return {
+        "w1": mlp_init(keys[0], [state_dim, hidden, num_agents * embed]),
+        "b1": mlp_init(keys[1], [state_dim, embed]),
+        "w2": mlp_init(keys[2], [state_dim, hidden, embed], out_scale=1.0 / embed),  # the first sum is of order one
+        "b2": mlp_init(keys[3], [state_dim, embed, 1]),
+    }
+
+
+def mixer_apply(
+    params: Params, state: Float[Array, "*batch S"], utilities: Float[Array, "*batch N"]
+) -> Float[Array, "*batch"]:
+    """Q_tot = |w2(s)|' elu(|W1(s)| q + b1(s)) + b2(s): no utility can lower the total by growing."""
+    weights, bias, out, level = (mlp_apply(params[name], state) for name in ("w1", "b1", "w2", "b2"))
+    weights = jnp.abs(weights).reshape(*utilities.shape, -1)  # [..., N, embed]
+    hidden = jax.nn.elu(jnp.einsum("...n,...ne->...e", utilities, weights) + bias)
+    return jnp.sum(jnp.abs(out) * hidden, axis=-1) + level[..., 0]
+
+
 def count(params: Params) -> int:
     return sum(x.size for x in jax.tree.leaves(params))

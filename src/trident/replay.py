@@ -17,13 +17,13 @@ from trident.types import Transition
 
 
 class Replay(NamedTuple):
-    data: Any  # a Transition without metrics and extras, [capacity, ...]
+    data: Any  # a Transition without metrics, and with only the extras its learner asked for; [capacity, ...]
     size: Int[Array, ""]
 
 
-def block_of(rollout: Transition) -> Transition:
+def block_of(rollout: Transition, remember: tuple[str, ...] = ()) -> Transition:
     """[T, E, ...] -> [T * E, ...], without what only the logger or the on-policy learner reads."""
-    kept = rollout._replace(metrics={}, extras={})
+    kept = rollout._replace(metrics={}, extras={name: rollout.extras[name] for name in remember})
     rows = rollout.reward.size
     return jax.tree.map(lambda x: x.reshape(rows, *x.shape[2:]), kept)
 

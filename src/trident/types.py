@@ -226,6 +226,8 @@ class DataPlan:
     """Steps of each environment per round."""
     replay: int = 0
     """Transitions kept for replay; 0 keeps none."""
+    remember: tuple[str, ...] = ()
+    """Extras of `act` that are kept with them."""
 
 
 class Data(NamedTuple):

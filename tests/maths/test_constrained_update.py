@@ -113,3 +113,49 @@ def test_nan_in_a_gradient_leaves_the_parameters_alone():
     theta, new, info, _ = update(RULE, jnp.array([[jnp.nan, 0.0, 1.0, 1.0], G]), jnp.array([0.1]))
     np.testing.assert_array_equal(theta, new)
     assert info.kind == REJECTED
+
+
+CPO = RULE._replace(demands="whole", recovery="descent")
+UP, ACROSS = [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]
+
+
+def reach(theta, direction):
+    """sqrt(2 delta b'H^-1 b): the most the trust region can change a linear signal by. H of the means is p(m)."""
+    p = np.exp(theta[:2]) / np.exp(theta[:2]).sum()
+    return np.sqrt(2 * RULE.delta * np.sum(np.square(direction[2:]) / p))
+
+
+@pytest.mark.parametrize(
+    ("budget", "case"),
+    [(9.0, "the region is all safe"), (0.3, "the limit cuts it"), (-0.3, "a safe part is left"), (-3.0, "none is")],
+)
+def test_every_case_of_cpo(budget, case):
+    """One reward and one cost that pulls halfway against it; budgets in shares of what the trust region can give."""
+    cost = [0.0, 0.0, 1.0, 0.5]
+    theta = np.array([0.2, -0.1, 0.3, 0.0], np.float32)
+    most = reach(theta, cost)
+    theta, new, info, kl = update(CPO, jnp.array([UP, cost]), jnp.array([budget * most], jnp.float32))
+    assert kl <= RULE.slack * RULE.delta
+    if budget == 9.0:  # the plain trust-region step
+        np.testing.assert_allclose(info.change[0], reach(theta, np.array(UP)), rtol=0.03)
+    elif budget > -1:
+        np.testing.assert_allclose(info.change[1], budget * most * info.fraction, rtol=0.02)
+    else:  # pure descent of the cost to the edge of the trust region, whatever it does to the reward
+        p = np.exp(theta[:2]) / np.exp(theta[:2]).sum()
+        way = np.array([0.0, 0.0, cost[2] / p[0], cost[3] / p[1]])
+        longest = np.sqrt(2 * RULE.delta / (way @ cost)) * way
+        np.testing.assert_allclose(new - theta, -longest, rtol=0.01, atol=1e-4)
+        np.testing.assert_allclose(info.change[1], -most, rtol=0.03)
+    assert info.kind == (RECOVERY if budget == -3.0 else TRUST_REGION)
+
+
+def test_cpo_recovery_lowers_every_violated_cost_and_spares_no_reward():
+    _, _, info, _ = update(CPO, jnp.array([[0.0, 0.0, 1.0, 1.0], UP, ACROSS]), jnp.array([-9.0, -9.0]))
+    assert info.kind == RECOVERY
+    assert (info.change < 0).all()
+
+
+def test_cpo_does_not_ask_for_what_no_gradient_can_change():
+    _, _, info, _ = update(CPO, jnp.array([UP, [0.0] * 4]), jnp.array([-1.0]))
+    assert info.kind == TRUST_REGION
+    assert info.change[0] > 0

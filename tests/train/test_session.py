@@ -337,6 +337,7 @@ def test_wrong_settings_are_named(tmp_path):
         ({"env": "tinyy"}, "unknown environment 'tinyy': did you mean 'tiny'"),
         ({"algo": "tny"}, "unknown algorithm 'tny': did you mean 'tiny'"),
         ({"shielded": True}, "tiny has no shield"),
+        ({"algo": "shielded"}, "tiny has no shield: shielded needs one"),
         ({"seeds": 0}, "--seeds must be at least 1"),
         ({"seeds": (1, 1)}, "--seeds must be different"),
         ({"episodes": 0}, "--episodes must be at least 1"),

@@ -6,6 +6,7 @@ H is the Fisher matrix of the hybrid policy, c_k the change this update may make
 Demands are clipped jointly to what the trust region can give; the step is then shortened until the *true* KL and the
 true surrogates agree. If that fails while something is violated, recovery: a natural step that lowers the violated
 costs and keeps the satisfied ones within their budgets. If that fails too, the old parameters come back exactly.
+With demands="whole" and recovery="descent" it is CPO's step for K constraints (Achiam et al. 2017), as MACPO uses it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,11 @@ class UpdateRule(NamedTuple):
     """Share of the trust region's radius that demanded decreases must leave to the reward."""
     slack: float = 1.3
     """The line search accepts a true KL up to this multiple of delta: the quadratic model is not exact."""
-    recovery: Literal["natural", "paper", "none"] = "natural"
+    demands: Literal["clipped", "whole"] = "clipped"
+    """clipped: ask for no more than the trust region can give; whole: ask for all of it, or recover (CPO)."""
+    recovery: Literal["natural", "paper", "descent", "none"] = "natural"
+    """natural: lower the violated costs within the others' budgets; descent: the longest natural step down the violated
+    costs, whatever it does to the others (CPO)."""
     recovery_rate: float = 1e-4
     """Step size of the printed recovery."""
 
@@ -73,8 +78,12 @@ def constrained_update(
     old = dist(theta)
     natural = conjugate_gradient(product, gradients, rule.cg_steps, rule.damping)
     gram = gradients @ natural.T
-    wish = single_clip(gram[1:, 1:], budget, rule.delta, rule.margin)
-    share, granted = joint_clip(gram[1:, 1:], wish, rule.delta, rule.margin)
+    if rule.demands == "clipped":
+        wish = single_clip(gram[1:, 1:], budget, rule.delta, rule.margin)
+        share, granted = joint_clip(gram[1:, 1:], wish, rule.delta, rule.margin)
+    else:  # what no gradient can change is not asked for
+        share = jnp.ones(())
+        granted = jnp.where(jnp.diagonal(gram)[1:] > 1e-12, budget, jnp.maximum(budget, 0.0))
     step = constrained_step(gram, granted, rule.delta)
 
     violated = budget < 0
@@ -94,6 +103,8 @@ def constrained_update(
         good = (kl <= rule.slack * rule.delta) & jnp.all(costs) & gains
         if rule.recovery == "paper":
             good |= recovering
+        if rule.recovery == "descent":
+            good |= recovering & (kl <= rule.slack * rule.delta) & jnp.all(~violated | (change[1:] < 0.0))
         kind = jnp.where(recovering, RECOVERY, TRUST_REGION)
         return good, Candidate(new, kind, fraction, kl, change)
 
@@ -111,4 +122,10 @@ def _way_back(
         return jnp.zeros_like(natural[0]), False
     if rule.recovery == "paper":
         return -rule.recovery_rate * jnp.where(budget < 0, 1.0, 0.0) @ gradients[1:], True
+    if rule.recovery == "descent":
+        length = jnp.sqrt(jnp.maximum(jnp.diagonal(gram)[1:], 1e-12))
+        weights = jnp.where(budget < 0, 1.0 / length, 0.0)  # unit steps of every violated cost, added up
+        way = weights @ natural[1:]
+        size = jnp.sqrt(jnp.maximum(weights @ gram[1:, 1:] @ weights, 1e-12))
+        return -jnp.sqrt(2.0 * rule.delta) / size * way, True
     return recovery(gram, budget, rule.delta).weights @ natural, True

@@ -46,7 +46,7 @@ def program(env: Env, algorithm: Algorithm, total_rounds: int, shielded: bool = 
         algo, actors = algorithm.init(algo_key), start(env, env_key, plan.envs)
         replay = None
         if plan.replay:
-            example = jax.eval_shape(lambda: replays.block_of(collect(algo, actors, key)[1]))
+            example = jax.eval_shape(lambda: replays.block_of(collect(algo, actors, key)[1], plan.remember))
             replay = replays.create(example, plan.replay)
         return _strong(RunState(algo, actors, replay, run_key, jnp.bool_(False)))
 
@@ -58,7 +58,7 @@ def program(env: Env, algorithm: Algorithm, total_rounds: int, shielded: bool = 
         actors, data = collect(state.algo, state.actors, roll_key)
         replay = state.replay
         if plan.replay:
-            replay = replays.insert(replay, replays.block_of(data), index)
+            replay = replays.insert(replay, replays.block_of(data, plan.remember), index)
         fraction = jnp.minimum(index / max(total_rounds - 1, 1), 1.0)
         algo, metrics = algorithm.update(state.algo, Data(data, replay), update_key, fraction)
         fresh = RunState(algo, actors, replay, state.key, state.diverged)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from trident.algos import ppo, trident
+from trident.algos import macpo, madac, off_policy, ppo, qmix, trident
 from trident.envs.probes import PROBES
 from trident.envs.uav_mec import VARIANTS, UavMec
 from trident.errors import TridentError
@@ -29,6 +29,8 @@ class Preset:
     help: str
     make: Callable[[Any, EnvSpec, Physics | None], Algorithm]
     config: Any
+    shielded: bool = False
+    """It runs behind its environment's shield, in training and in evaluation."""
 
 
 UAV_MEC_HELP = {
@@ -51,11 +53,56 @@ ENVS: dict[str, EnvEntry] = {
     for name, config in VARIANTS.items()
 } | {name: EnvEntry((make.__doc__ or name).splitlines()[0], make) for name, make in PROBES.items()}
 
+MADDPG = off_policy.OffPolicyConfig()
+MATD3 = replace(MADDPG, twin=True, delay=2, target_noise=0.2)
+FACMAC = replace(MADDPG, critic="factored", slope="joint")
+
 LARGE = trident.TridentConfig(hidden=(256, 256), critic_hidden=(512, 512, 512), cost_hidden=(256, 256))
 
 ALGORITHMS: dict[str, Preset] = {
+    "maddpg": Preset(
+        "central critic, actions on a grid (Lowe et al. 2017)", off_policy.make, replace(MADDPG, actions="discretised")
+    ),
+    "matd3": Preset(
+        "twin central critics, modes relaxed to continuous numbers (Ackermann et al. 2019)",
+        off_policy.make,
+        replace(MATD3, actions="relaxed"),
+    ),
+    "facmac": Preset(
+        "mixed critics of each agent, modes relaxed to continuous numbers (Peng et al. 2021)",
+        off_policy.make,
+        replace(FACMAC, actions="relaxed"),
+    ),
+    "maddpg-hybrid": Preset("maddpg with hybrid actions (Gumbel-softmax modes)", off_policy.make, MADDPG),
+    "matd3-hybrid": Preset("matd3 with hybrid actions", off_policy.make, MATD3),
+    "facmac-hybrid": Preset("facmac with hybrid actions", off_policy.make, FACMAC),
+    "qmix": Preset(
+        "monotonic mixture of utilities of a grid of actions (Rashid et al. 2018)", qmix.make, qmix.QMIXConfig()
+    ),
     "mappo": Preset("PPO, all agents at once (Yu et al. 2022)", ppo.make, ppo.PPOConfig(order="simultaneous")),
     "happo": Preset("PPO, agents one after another (Kuba et al. 2022)", ppo.make, ppo.PPOConfig(order="sequential")),
+    "mappo-lag": Preset(
+        "mappo with a Lagrange multiplier per constraint (Gu et al. 2021)",
+        ppo.make,
+        ppo.LagrangianConfig(order="simultaneous"),
+    ),
+    "happo-lag": Preset(
+        "happo with a Lagrange multiplier per constraint", ppo.make, ppo.LagrangianConfig(order="sequential")
+    ),
+    "macpo": Preset(
+        "constrained trust-region steps, agents one after another (Gu et al. 2021)", macpo.make, macpo.MACPOConfig()
+    ),
+    "madac": Preset(
+        "a safety actor and a task actor per agent, state-wise constraints (Li & Azizan 2024)",
+        madac.make,
+        madac.MADACConfig(),
+    ),
+    "shielded": Preset(
+        "mappo behind the environment's shield (any other: --shielded)",
+        ppo.make,
+        ppo.PPOConfig(order="simultaneous"),
+        shielded=True,
+    ),
     "trident": Preset("SHA + PIRC + LCPO: safe, hybrid, physics-informed", trident.make, trident.TridentConfig()),
     "trident-large": Preset(
         "trident with the paper's network sizes (256-256, 512-512-512, 256-256)", trident.make, LARGE
@@ -71,6 +118,10 @@ class ScriptedConfig:
     """Parallel environments."""
     steps: int = 50
     """Steps of each environment per round."""
+
+
+def needs_shield(algo: str) -> bool:
+    return algo in ALGORITHMS and ALGORITHMS[algo].shielded
 
 
 def make_env(name: str) -> Env:

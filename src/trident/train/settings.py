@@ -20,7 +20,7 @@ import jax
 from tyro.constructors import PrimitiveConstructorSpec
 
 from trident.errors import TridentError
-from trident.train.registry import ENVS, default_config, make_algorithm, make_env
+from trident.train.registry import ENVS, default_config, make_algorithm, make_env, needs_shield
 from trident.types import Algorithm, Env, EnvSpec
 
 
@@ -125,8 +125,11 @@ def make_setup(env: str | Env, algo: str, settings: Settings, config: Any = None
     default = default_config(algo, env)
     if config is None or isinstance(config, Mapping):
         config = override(default, config or {}, algo)
+    if needs_shield(algo):
+        settings = dataclasses.replace(settings, shielded=True)
     if settings.shielded and env.shield is None:
-        raise TridentError(f"{spec.name} has no shield: leave out --shielded")
+        wish = f"{algo} needs one" if needs_shield(algo) else "leave out --shielded"
+        raise TridentError(f"{spec.name} has no shield: {wish}")
     try:
         algorithm = make_algorithm(algo, env, spec, config)
     except (ValueError, TypeError) as error:

@@ -1,0 +1,165 @@
+"""MACPO on hybrid actions on one page (Gu et al. 2021): constrained trust-region steps, agents one after another.
+
+Agent i_m, in random order, with M = prod_{j<m} pi_new / pi_old of the agents before it, solves
+
+    max E[r_i M A_0]   subject to   J_k + E[r_i M A_k] <= d_k  (k = 1..K),    E[KL(old || new)] <= delta
+
+by one natural step (maths.constrained_update): all cases of the linearised problem are solved exactly. Where no point
+of the trust region satisfies the constraints it does what the official code does, a pure cost-descent step to the edge
+of the trust region; only a failed line search leaves the policy as it was. The KL is that of the hybrid policy,
+KL(modes) + E_modes[KL(parameters)].
+
+J_k is the mean cost per step of the policy that is being updated, measured in this round's rollout: it is neither stale
+nor zero in the first round. A_k is a discounted advantage, so that E[A_k] is the change of the mean cost per step.
+E[M A_k] is what the agents before i_m have already spent; the official code lets each agent spend the whole slack.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+
+from trident import on_policy
+from trident.maths.constrained_update import RECOVERY, REJECTED, UpdateInfo, UpdateRule, constrained_update
+from trident.maths.fisher import fisher_product
+from trident.nets import act, actor_apply, actors_init
+from trident.on_policy import AgentBatch, Values
+from trident.types import Algorithm, Data, DataPlan, EnvSpec, Metrics, Physics
+
+
+@dataclass(frozen=True)
+class MACPOConfig:
+    envs: int = 64
+    """Parallel environments."""
+    steps: int = 50
+    """Steps of each environment per round."""
+    hidden: tuple[int, ...] = (128, 128)
+    """Hidden layers of each agent's actor."""
+    critic_hidden: tuple[int, ...] = (256, 256)
+    """Hidden layers of each signal's value network."""
+    discount: float = 0.95
+    """Discount of future rewards."""
+    cost_discount: float = 0.95
+    """Discount of future costs."""
+    gae_lambda: float = 0.95
+    """Decay of the advantage estimator's traces."""
+    trust_region: float = 0.02
+    """KL of an agent's policy per round (delta); official values are 0.0065 to 0.016 with half as much data."""
+    cg_steps: int = 10
+    """Conjugate-gradient steps."""
+    damping: float = 0.1
+    """Added to the Fisher matrix's diagonal."""
+    backtracks: int = 10
+    """Shorter steps that are tried, each 0.7 times the one before."""
+    fisher_batch: int = 512
+    """States of the Fisher matrix."""
+    critic_lr: float = 1e-3
+    """Learning rate of the value networks (Adam)."""
+    epochs: int = 5
+    """Passes of the value networks over a round's data."""
+    minibatches: int = 4
+    """Minibatches per pass."""
+    max_grad: float = 10.0
+    """Gradient-norm clip of the value networks."""
+    log_std: float = -0.7
+    """Initial log standard deviation before the squash."""
+
+
+class MACPOState(NamedTuple):
+    actors: Any  # stacked over agents
+    critic: Values
+
+
+def make(config: MACPOConfig, spec: EnvSpec, physics: Physics | None = None) -> Algorithm:
+    """`physics` is ignored: this is a vanilla rival."""
+    used = jnp.asarray(spec.action.used)
+    adam = on_policy.adam(config.max_grad)
+
+    def init(key: Any) -> MACPOState:
+        actor_key, critic_key = jax.random.split(key)
+        actors = actors_init(
+            actor_key, spec.num_agents, spec.obs_dim, config.hidden,
+            spec.action.num_modes, spec.action.num_params, config.log_std,
+        )  # fmt: skip
+        size = spec.state_dim + spec.num_agents * spec.obs_dim
+        return MACPOState(
+            actors, on_policy.values_init(critic_key, adam, size, config.critic_hidden, spec.num_constraints)
+        )
+
+    def update(state: MACPOState, data: Data, key: Any, fraction: Any) -> tuple[MACPOState, Metrics]:
+        del fraction  # nothing is annealed
+        roll = data.rollout
+        order_key, fisher_key, critic_key = jax.random.split(key, 3)
+        advantages, targets, metrics = on_policy.advantages(
+            state.critic, roll, config.discount, config.cost_discount, config.gae_lambda
+        )
+        flat = advantages.reshape(-1, advantages.shape[-1])
+        flat = flat - jnp.mean(flat, axis=0)
+        budget = jnp.asarray(spec.limits) - jnp.mean(roll.cost, axis=(0, 1))
+        batch = on_policy.agent_batches(roll)
+        few = jax.random.permutation(fisher_key, flat.shape[0])[: config.fisher_batch]
+
+        def step(carry: Any, agent: Any) -> Any:
+            actors, factor = carry
+            actor, mine, use = jax.tree.map(lambda x: x[agent], (actors, batch, used))
+            actor, info = update_agent(config, actor, mine, use, flat, factor, budget, few)
+            actors = jax.tree.map(lambda full, one: full.at[agent].set(one), actors, actor)
+            return (actors, factor * on_policy.ratio(actor, mine, use)), info
+
+        order = jax.random.permutation(order_key, spec.num_agents)
+        (actors, _), info = jax.lax.scan(step, (state.actors, jnp.ones(flat.shape[0])), order)
+        rows = on_policy.minibatch_rows(critic_key, config.epochs, config.minibatches, flat.shape[0])
+        critic = on_policy.fit_values(state.critic, adam, roll, targets, rows, config.critic_lr)
+        metrics |= {
+            "kl": jnp.mean(info.kl),
+            "recovery": jnp.mean(info.kind == RECOVERY, dtype=jnp.float32),
+            "rejected": jnp.mean(info.kind == REJECTED, dtype=jnp.float32),
+            "budget_asked": budget,
+            "budget_spent": jnp.sum(info.change[:, 1:], axis=0),
+            "step_fraction": jnp.mean(info.fraction),
+        }
+        return MACPOState(actors, critic), metrics
+
+    return Algorithm(
+        name="macpo",
+        plan=DataPlan(config.envs, config.steps),
+        init=init,
+        act=lambda state, view, key, deterministic: act(state.actors, spec.action, view, key, deterministic),
+        update=update,
+        config=config,
+    )
+
+
+def update_agent(
+    config: MACPOConfig, actor: Any, batch: AgentBatch, used: Any, advantages: Any, factor: Any, budget: Any, few: Any
+) -> tuple[Any, UpdateInfo]:
+    """One agent's step. `advantages` [B, J], mean zero; `budget` d - J of the whole team; `few` rows of the Fisher
+    matrix. The dead carry no weight in the surrogates of their agent."""
+    theta, unravel = ravel_pytree(actor)
+    alive = batch.alive.astype(jnp.float32)
+    weight = alive / jnp.maximum(jnp.sum(alive), 1.0)
+
+    def surrogates(t: Any) -> Any:
+        """Change of the reward and of the costs per step, [J]."""
+        change = factor * (on_policy.ratio(unravel(t), batch, used) - 1.0)
+        return jnp.mean(change[:, None] * advantages, axis=0)
+
+    spent = jnp.mean(factor[:, None] * advantages, axis=0)[1:]
+    product = fisher_product(
+        lambda t: actor_apply(unravel(t), batch.obs[few]), theta, batch.mode_mask[few], used,
+        weight[few] / jnp.maximum(jnp.sum(weight[few]), 1e-8),
+    )  # fmt: skip
+    rule = UpdateRule(
+        delta=config.trust_region, cg_steps=config.cg_steps, damping=config.damping, backtracks=config.backtracks,
+        demands="whole", recovery="descent",
+    )  # fmt: skip
+    dist = lambda t: actor_apply(unravel(t), batch.obs)  # noqa: E731
+    gradients = jax.jacrev(surrogates)(theta)
+    theta, info = constrained_update(
+        rule, theta, gradients, surrogates, product, dist, batch.mode_mask, used, weight, budget - spent
+    )
+    return unravel(theta), info

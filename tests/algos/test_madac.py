@@ -1,0 +1,137 @@
+"""MADAC: the worst margin ahead, the region, multipliers, the hybrid entropy, and the probes."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from chain_rows import CHAIN, make_rows, random_like
+from learning import train
+
+from trident.algos import madac
+from trident.algos.madac import MADACConfig, actor_loss, distance, entropy, outputs, td_targets, twins, worst
+from trident.heads import MEANT, hybrid_head
+from trident.maths import hybrid
+from trident.nets import actors_apply
+
+SPEC = CHAIN.spec
+CONFIG = MADACConfig(hidden=(8,), critic_hidden=(8,))
+HEAD = hybrid_head(SPEC.action, CONFIG.temperature)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    width = SPEC.action.num_modes + SPEC.action.num_params
+    meant = jax.random.uniform(jax.random.key(4), (48, SPEC.num_agents, width), minval=-1.0)
+    return make_rows()._replace(extras={MEANT: meant})
+
+
+@pytest.fixture(scope="module")
+def state():
+    return random_like(lambda key: madac.make(CONFIG, SPEC).init(key)[:3])
+
+
+def test_worst_margin_is_never_positive():
+    margin = jnp.array([[0.3, -0.2, 0.1], [0.5, 0.1, 0.2]])
+    np.testing.assert_allclose(worst(margin), [-0.2, 0.0], rtol=1e-6)
+    np.testing.assert_array_equal(worst(jnp.zeros((4, 0))), 0.0)
+
+
+def test_safety_target_is_the_worst_of_now_and_later(rows, state):
+    actors, _, critics = state
+    key, level, unit = jax.random.key(5), jnp.float32(1.0), jnp.float32(2.0)
+
+    @jax.jit
+    def go():
+        y, y_h = td_targets(CONFIG, HEAD, (actors, critics), rows, level, unit, key)
+        after = rows._replace(obs=rows.next_obs, state=rows.next_state)
+        safe = HEAD.relax(
+            outputs(actors.safety, rows.next_obs, None), rows.next_mode_mask, jax.random.split(key, 3)[2], None
+        )
+        return y, y_h, twins(critics.safety, after, safe, rows.next_alive)
+
+    _, y_h, q = (np.asarray(x) for x in go())
+    later = np.where(rows.terminated, 0.0, q.min(0))
+    expected = CONFIG.safety_discount * np.minimum(np.minimum(rows.margin.min(-1), 0.0), later)
+    np.testing.assert_allclose(y_h, expected, rtol=1e-4, atol=1e-6)
+    assert (y_h <= 0).all()
+    assert (y_h < 0).any()
+
+
+@pytest.fixture(scope="module")
+def slopes(rows, state):
+    """region, multipliers -> (gradient of the task actors, new multipliers, gradient of the distance to safety)"""
+    actors, _, critics = state
+    key = jax.random.key(6)
+
+    @jax.jit
+    def go(shift, multipliers):
+        """`shift` moves the safety critics up or down, and with them the border of the region."""
+        moved = [*critics.safety[:-1], critics.safety[-1] | {"b": critics.safety[-1]["b"] + shift}]
+        loss = lambda a: actor_loss(  # noqa: E731
+            CONFIG, SPEC, HEAD, a, critics._replace(safety=moved), rows, multipliers, key
+        )
+        grads, (after, metrics) = jax.grad(loss, has_aux=True)(actors)
+        safe = HEAD.relax(outputs(actors.safety, rows.obs, None), rows.mode_mask, jax.random.split(key, 3)[2], None)
+        to_safety = lambda task: jnp.mean(jnp.sum(distance(SPEC, task, rows, safe) * rows.alive, -1))  # noqa: E731
+        return grads.task, after, metrics["inside"], jax.grad(to_safety)(actors.task)
+
+    return go
+
+
+def flat(tree):
+    return np.concatenate([np.ravel(x) for x in jax.tree.leaves(tree)])
+
+
+def test_outside_the_region_task_policies_regress_to_the_safety_action(slopes):
+    zeros = jnp.zeros(SPEC.num_agents)
+    slope, after, inside, back = slopes(-100.0, zeros)
+    assert inside == 0.0
+    np.testing.assert_allclose(flat(slope), flat(back), rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(after, zeros)  # nothing is learned about prices there
+    slope, _, inside, back = slopes(100.0, zeros)
+    assert inside == 1.0
+    assert np.abs(flat(slope) - flat(back)).max() > 1e-3
+
+
+def test_multipliers_fall_where_there_is_room(slopes):
+    start = jnp.zeros(SPEC.num_agents) + 3.0
+    _, after, _, _ = slopes(100.0, start)  # lambda - rho c < 0: the moving average goes to zero at its rate
+    np.testing.assert_allclose(after, 3.0 * (1.0 - CONFIG.multiplier_rate / CONFIG.rho), rtol=1e-5)
+
+
+def test_entropy_is_that_of_mode_and_squashed_parameters(rows, state):
+    """Against the mean of -log density over many samples."""
+    actors, one = state[0].task, jax.tree.map(lambda x: x[:2], rows)
+    used = jnp.asarray(SPEC.action.used)
+
+    @jax.jit
+    def both(keys):
+        dist = actors_apply(actors, one.obs)
+        box = jnp.ones(used.shape)
+
+        def surprise(key):
+            mode, raw = hybrid.sample(key, dist, one.mode_mask, used)
+            return -hybrid.log_prob_box(dist, one.mode_mask, used, mode, raw, -box, box)
+
+        mean = lambda f: jnp.mean(jax.lax.map(f, keys, batch_size=500), axis=0)  # noqa: E731
+        return mean(lambda k: entropy(SPEC, actors, one, k)), mean(surprise)
+
+    ours, sampled = both(jax.random.split(jax.random.key(0), 8000))
+    np.testing.assert_allclose(ours, sampled, atol=0.1)
+
+
+@pytest.mark.learning
+@pytest.mark.parametrize("probe", ["probe-mode", "probe-team", "probe-constrained", "probe-unsafe-start"])
+def test_solves_the_probes(probe):
+    """State-wise limits on the constrained probes: the best single action is the optimum there."""
+    config = MADACConfig(
+        envs=16, steps=16, hidden=(16, 16), critic_hidden=(32, 32), replay=4096, updates=64, delay=2, batch=64,
+        discount=0.8, lr=3e-3, critic_lr=3e-3, target_rate=0.05, log_std=-1.2, region=0.05,
+    )  # fmt: skip
+    env, results, _, _ = train(probe, madac.make, replace(config), 120, deterministic=True)
+    for result in results:
+        assert abs(result["reward"] - env.optimum) < 0.25
+        for constraint in env.spec.constraints:
+            assert result[f"cost/{constraint.name}"] <= constraint.limit + 0.15
