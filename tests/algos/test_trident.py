@@ -168,17 +168,6 @@ def test_safe_start_imitates_and_keeps_the_given_noise():
     assert summarise(env.spec, jax.device_get(sums))["reward"] > env.optimum - 0.1
 
 
-VARIANTS = {
-    "paper": {"safety": "paper", "recovery": "paper", "agent_order": "fixed", "anneal": "paper"},
-    "lagrangian": {"safety": "lagrangian"},
-    "unconstrained": {"safety": "none"},
-    "no trust region": {"metric": "euclidean"},
-    "simultaneous": {"agent_order": "simultaneous"},
-    "additive": {"physics": "additive"},
-    "no hybrid": {"estimator": "relax", "conditional": False},
-}
-
-
 def trace(config):
     env = PROBES["probe-unsafe-start"]()
     made = program(env, trident.make(config, env.spec, env.physics), 4)
@@ -189,8 +178,3 @@ def trace(config):
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_every_estimator_traces(estimator):
     trace(replace(SMALL, estimator=estimator))
-
-
-@pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
-def test_every_variant_traces(variant):
-    trace(replace(SMALL, **variant))

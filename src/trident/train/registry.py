@@ -57,7 +57,29 @@ MADDPG = off_policy.OffPolicyConfig()
 MATD3 = replace(MADDPG, twin=True, delay=2, target_noise=0.2)
 FACMAC = replace(MADDPG, critic="factored", slope="joint")
 
-LARGE = trident.TridentConfig(hidden=(256, 256), critic_hidden=(512, 512, 512), cost_hidden=(256, 256))
+TRIDENT = trident.TridentConfig()
+LARGE = replace(TRIDENT, hidden=(256, 256), critic_hidden=(512, 512, 512), cost_hidden=(256, 256))
+PRINTED = replace(
+    LARGE, estimator="stgc-paper", safety="paper", recovery="paper", agent_order="fixed", anneal="paper",
+    trust_region=0.01, trust_region_final=1.0, calibrate=False, smooth=0.0, tighten=1.0, attention=0.01,
+    cost_physics=False, target_rate=0.005,
+)  # fmt: skip
+ABLATIONS: dict[str, tuple[str, trident.TridentConfig]] = {
+    "stgc": ("the mode's gradient by STGC, however few the modes", replace(TRIDENT, estimator="stgc")),
+    "no-stgc": ("plain Gumbel-Softmax", replace(TRIDENT, estimator="gs")),
+    "lagrangian": ("multipliers instead of Lyapunov budgets", replace(TRIDENT, safety="lagrangian")),
+    "no-recovery": ("an impossible step is not replaced by recovery", replace(TRIDENT, recovery="none")),
+    "no-physics": ("plain critics", replace(TRIDENT, physics="none")),
+    "additive-physics": ("physics in the reward instead of the critics", replace(TRIDENT, physics="additive")),
+    "no-trust-region": ("steps of fixed length, KL unchecked", replace(TRIDENT, metric="euclidean")),
+    "no-hybrid": (
+        "modes mixed as if continuous, parameters the same in all of them",
+        replace(TRIDENT, estimator="relax", conditional=False),
+    ),
+    "simultaneous": ("all agents at once", replace(TRIDENT, agent_order="simultaneous")),
+    "unconstrained": ("limits are only reported", replace(TRIDENT, safety="none")),
+    "paper": ("everything as printed", PRINTED),
+}
 
 ALGORITHMS: dict[str, Preset] = {
     "maddpg": Preset(
@@ -103,10 +125,12 @@ ALGORITHMS: dict[str, Preset] = {
         ppo.PPOConfig(order="simultaneous"),
         shielded=True,
     ),
-    "trident": Preset("SHA + PIRC + LCPO: safe, hybrid, physics-informed", trident.make, trident.TridentConfig()),
+    "trident": Preset("SHA + PIRC + LCPO: safe, hybrid, physics-informed", trident.make, TRIDENT),
     "trident-large": Preset(
         "trident with the paper's network sizes (256-256, 512-512-512, 256-256)", trident.make, LARGE
     ),
+} | {
+    f"trident-{name}": Preset(f"ablation: {help_}", trident.make, config) for name, (help_, config) in ABLATIONS.items()
 }
 
 
