@@ -9,7 +9,7 @@ from trident import critics as pirc
 from trident import nets
 from trident.envs.probe_chain import ChainConfig, probe_chain
 from trident.maths import hybrid
-from trident.surrogate import Scene, act_with_noise, choose, through_advantages, through_critics
+from trident.surrogate import Scene, Taken, act_with_noise, choose, ratios, through_critics
 
 ENV = probe_chain(ChainConfig(agents=3, modes=3, params=2, constraints=2))
 SPEC = ENV.spec
@@ -28,7 +28,6 @@ def make_scene(key):
         tile(first.state), obs, tile(first.mode_mask), tile(first.alive), jnp.full(B, 1.0 / B),
         jax.random.gumbel(keys[1], (*shape, SPEC.action.num_modes)),
         jax.random.normal(keys[2], (*shape, SPEC.action.num_params)),
-        jnp.zeros(shape, jnp.int32), jnp.zeros((*shape, SPEC.action.num_params)), jnp.zeros(shape), jnp.ones((B, J)),
     )  # fmt: skip
 
 
@@ -98,16 +97,20 @@ def test_exact_surrogate_equals_enumeration_over_modes():
     np.testing.assert_allclose(surrogate(jax.random.key(2)), enumeration(jax.random.key(2)), rtol=1e-4, atol=1e-4)
 
 
-def test_score_part_is_the_joint_ratio_times_the_advantage():
+def test_ratios_are_those_of_the_agent_and_of_all_others():
     used = jnp.asarray(SPEC.action.used)
 
     @jax.jit
-    def ratio(key):
+    def both(key):
         actors, _, _, scene, _, _ = make_world(key, None)
-        log_prob = hybrid.log_prob(nets.actors_apply(actors, scene.obs), scene.mode_mask, used, scene.mode, scene.raw)
-        moved = log_prob + 0.1 * jnp.arange(SPEC.num_agents)
-        old = scene._replace(log_prob=log_prob)
-        actor = jax.tree.map(lambda x: x[AGENT], actors)
-        return through_advantages(used[AGENT], old, AGENT, moved, actor)
+        shape = scene.alive.shape
+        mode, raw = jnp.zeros(shape, jnp.int32), jnp.zeros((*shape, SPEC.action.num_params))
+        log_prob = hybrid.log_prob(nets.actors_apply(actors, scene.obs), scene.mode_mask, used, mode, raw)
+        old = log_prob - 0.1 * (1.0 + jnp.arange(SPEC.num_agents))  # every agent has become likelier since
+        taken = Taken(scene.obs, scene.mode_mask, scene.alive, mode, raw, old, jnp.ones(B))
+        mine, others = ratios(used, taken, actors, AGENT)
+        return mine(jax.tree.map(lambda x: x[AGENT], actors), taken), others
 
-    np.testing.assert_allclose(ratio(jax.random.key(3)), np.exp(0.0 + 0.2), rtol=1e-4)  # agents 0 and 2, not its own
+    mine, others = both(jax.random.key(3))
+    np.testing.assert_allclose(mine, np.exp(0.2), rtol=1e-4)
+    np.testing.assert_allclose(others, np.exp(0.1 + 0.3), rtol=1e-4)  # agents 0 and 2, not its own

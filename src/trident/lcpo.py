@@ -16,20 +16,20 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from trident import critics as pirc
 from trident import replay as replays
 from trident.critics import CriticState
-from trident.maths import hybrid
 from trident.maths.constrained_update import UpdateInfo, UpdateRule, constrained_update
 from trident.maths.discrete_gradient import default_estimator
 from trident.maths.fisher import fisher_product
 from trident.maths.returns import gae
 from trident.nets import act, actor_apply, actors_apply
 from trident.recipe import Task, TridentConfig, round_budget, temperature, training_limits, trust_region
-from trident.surrogate import Scene, act_with_noise, choose, through_advantages, through_critics
+from trident.surrogate import Scene, Taken, act_with_noise, choose, ratios, through_critics
 from trident.types import Data, Metrics, Transition, encode_params
 
 
@@ -88,7 +88,7 @@ def learn(
     """U passes over the agents."""
     config, spec, roll = task.config, task.spec, data.rollout
     key, advantage_key = jax.random.split(key)
-    advantage = advantages(task, state.actors, critic, roll, advantage_key)
+    taken = _taken(task, state.actors, critic, roll, advantage_key)
     gain, realised = contraction(config, state.gain, jnp.mean(roll.cost, axis=(0, 1)), rounds == 0)
     excess = gain.cost - training_limits(config, spec)
     budget = round_budget(config, excess, realised)
@@ -97,8 +97,8 @@ def learn(
     delta = trust_region(config, fraction) / config.updates
 
     def one_pass(carry: Any, pass_key: Any) -> Any:
-        scene_key, order_key = jax.random.split(pass_key)
-        scene = _scene(task, data, advantage, scene_key)
+        scene_key, order_key, inner_key = jax.random.split(pass_key, 3)
+        scene = _scene(task, data, scene_key)
         order = jnp.arange(spec.num_agents)
         if config.agent_order == "random":
             order = jax.random.permutation(order_key, order)
@@ -106,7 +106,7 @@ def learn(
 
         def one_agent(carry: Any, agent: Any) -> Any:
             actors, spent = carry
-            update = AgentUpdate(task, critic, scene, tau, delta, agent, multiplier)
+            update = AgentUpdate(task, critic, scene, taken, tau, delta, agent, multiplier, inner_key)
             if config.agent_order == "simultaneous":
                 new, report = update.run(before, left)
             else:
@@ -148,33 +148,21 @@ def _measures(task: Task, roll: Transition, report: Report) -> Metrics:
     }
 
 
-def _scene(task: Task, data: Data, advantage: Any, key: Any) -> Scene:
-    """States with fresh noise: of this round if it matters what was done in them, else from the replay.
+def _scene(task: Task, data: Data, key: Any) -> Scene:
+    """Replayed states, each twice, with fresh and opposite noise.
 
-    Replayed states come twice, with opposite noise. With one draw each, a network that can tell the states apart leans
-    against (or along) every single draw: that lowers the costs of the batch and of nothing else. Opposite draws leave
-    only what holds for both.
+    With one draw each, a network that can tell the states apart leans against (or along) every single draw: that
+    lowers the costs of the batch and of nothing else. Opposite draws leave only what holds for both.
     """
     row_key, gumbel_key, noise_key = jax.random.split(key, 3)
-    config, action = task.config, task.spec.action
-    if config.source == "pathwise":
-        half, weights = max(config.policy_batch // 2, 1), attend(config, data.replay.data.cost, data)
-        rows, weight = replays.sample_by_weight(data.replay, row_key, half, weights)
-        rows, weight = jax.tree.map(lambda x: jnp.concatenate([x, x]), (rows, 0.5 * weight))
-        raw = jnp.zeros((*rows.alive.shape, action.num_params))
-        done = (rows.executed.mode, raw, jnp.zeros(rows.alive.shape), jnp.zeros((weight.size, task.num_signals)))
-    else:
-        roll, total = data.rollout, data.rollout.reward.size
-        pick = jax.random.permutation(row_key, total)[: min(config.policy_batch, total)]
-        flat = lambda x: x.reshape(total, *x.shape[2:])[pick]  # noqa: E731
-        rows = jax.tree.map(flat, roll)
-        weight = jnp.full(pick.size, 1.0 / pick.size)
-        done = (rows.action.mode, rows.extras["raw"], rows.extras["log_prob"], flat(advantage))
-    gumbel = jax.random.gumbel(gumbel_key, rows.mode_mask.shape)
-    noise = jax.random.normal(noise_key, (*rows.alive.shape, action.num_params))
-    if config.source == "pathwise":
-        noise = noise.at[noise.shape[0] // 2 :].set(-noise[: noise.shape[0] // 2])
-    return Scene(rows.state, rows.obs, rows.mode_mask, rows.alive, weight, gumbel, noise, *done)
+    half, weights = max(task.config.policy_batch // 2, 1), attend(task.config, data.replay.data.cost, data)
+    rows, weight = replays.sample_by_weight(data.replay, row_key, half, weights)
+    noise = jax.random.normal(noise_key, (*rows.alive.shape, task.spec.action.num_params))
+    twice = lambda x: jnp.concatenate([x, x])  # noqa: E731
+    state, obs, mask, alive, weight = map(twice, (rows.state, rows.obs, rows.mode_mask, rows.alive, 0.5 * weight))
+    return Scene(
+        state, obs, mask, alive, weight, jax.random.gumbel(gumbel_key, mask.shape), jnp.concatenate([noise, -noise])
+    )
 
 
 def attend(config: TridentConfig, cost: Float[Array, "C K"], data: Data) -> Float[Array, "C"]:
@@ -194,10 +182,12 @@ class AgentUpdate(NamedTuple):
     task: Task
     critic: CriticState
     scene: Scene
+    taken: Taken | None  # what was done in this round; None if only the critics are asked
     tau: Any
     delta: Any  # trust region of this update
     agent: Any
     multiplier: Any
+    key: Any
 
     def run(self, actors: Any, budget: Float[Array, "K"]) -> tuple[Any, Report]:
         """New parameters of the agent, and what was done."""
@@ -207,7 +197,17 @@ class AgentUpdate(NamedTuple):
         weight = weight / jnp.maximum(jnp.sum(weight), 1e-8)
         theta, unravel = ravel_pytree(jax.tree.map(lambda x: x[agent], actors))
         dist = lambda t: actor_apply(unravel(t), scene.obs[:, agent])  # noqa: E731
-        halves, change = self._surrogates(actors, theta, unravel, weight)
+        halves, change = self._through_critics(actors, theta, unravel, weight)
+        direction, gain = self._through_advantages(actors, theta, unravel)
+
+        def surrogates(t: Any) -> Any:
+            changes = change(t)
+            if config.source == "score":
+                changes = changes.at[0].set(gain(t))
+            if config.source == "both":
+                changes = changes.at[0].add(gain(t))
+            return self._priced(changes)
+
         rule = UpdateRule(self.delta, config.cg_steps, config.damping, recovery=config.recovery)
         few = slice(0, config.fisher_batch)
         product = fisher_product(
@@ -218,9 +218,17 @@ class AgentUpdate(NamedTuple):
             stretch = 2.0 * self.delta / config.step_length**2
             product = lambda v: stretch * v  # noqa: E731
             rule = rule._replace(slack=float("inf"))
+        gradients = self._priced(halves[0] + halves[1])
+        if direction is not None:
+            rise = product(direction)
+            scale = jax.lax.rsqrt(jnp.maximum(direction @ rise, 1e-20))
+            if config.source == "both":
+                size = jnp.sqrt(jnp.maximum(gradients[0] @ gradients[0], 1e-20) / jnp.maximum(rise @ rise, 1e-20))
+                gradients = gradients.at[0].add(size * rise)
+            else:
+                gradients = gradients.at[0].set(scale * rise)
         new, info = constrained_update(
-            rule, theta, self._priced(halves[0] + halves[1]), lambda t: self._priced(change(t)), product,
-            dist, mask, used, weight, budget,
+            rule, theta, gradients, surrogates, product, dist, mask, used, weight, budget
         )  # fmt: skip
         return unravel(new), Report(agent, info, _cosine(*halves))
 
@@ -230,52 +238,63 @@ class AgentUpdate(NamedTuple):
             return rows
         return rows.at[0].add(-jnp.tensordot(self.multiplier, rows[1:], axes=1))
 
-    def _surrogates(self, actors: Any, theta: Any, unravel: Any, weight: Any) -> tuple[Any, Any]:
+    def _through_critics(self, actors: Any, theta: Any, unravel: Any, weight: Any) -> tuple[Any, Any]:
         """Gradients of two halves of the batch [2, J, D], and the change of the surrogates as a function of theta."""
         config, spec, scene, agent = self.task.config, self.task.spec, self.scene, self.agent
-        used, mask = jnp.asarray(spec.action.used)[agent], scene.mode_mask[:, agent]
         name = default_estimator(spec.action.num_modes) if config.estimator == "auto" else config.estimator
-        everyone = actors_apply(actors, scene.obs)
+        everyone = act_with_noise(spec.action, actors_apply(actors, scene.obs), scene)
         view = through_critics(
             self.critic.critics, self.critic.fit, self.task.closed_form, spec.action, self.task.discounts, scene,
-            act_with_noise(spec.action, everyone, scene), agent, self.task.num_signals,
+            everyone, agent, self.task.num_signals,
         )  # fmt: skip
-        log_prob = hybrid.log_prob(everyone, scene.mode_mask, jnp.asarray(spec.action.used), scene.mode, scene.raw)
+        used = jnp.asarray(spec.action.used)[agent]
 
         def policy(t: Any) -> Any:
             return choose(name, self.tau, config.tau_start, config.kappa, used, agent, scene, unravel(t))
 
-        def rest(t: Any) -> Any:
-            """What does not pass through the critics, [B, J]: the score part and the entropy."""
-            bonus = config.entropy * hybrid.entropy(actor_apply(unravel(t), scene.obs[:, agent]), mask, used)
-            rows = jnp.zeros_like(scene.advantage).at[:, 0].set(bonus)
-            if config.source != "pathwise":
-                rows += through_advantages(used, scene, agent, log_prob, unravel(t))
-            return rows
-
         choice, pull = jax.vjp(policy, theta)
         values, slopes = view.slope(choice)
-        if config.source == "score":
-            values, slopes = jax.tree.map(jnp.zeros_like, (values, slopes))
-        rest_now, pull_rest = jax.vjp(rest, theta)
 
         def gradient(signal: Any, rows: Any) -> Any:
             """Of surrogate `signal`, over rows weighted by `rows`."""
-            one = jax.tree.map(lambda x: x[signal] * rows.reshape(-1, *(1,) * (x.ndim - 2)), slopes)
-            return pull(one)[0] + pull_rest(jnp.zeros_like(rest_now).at[:, signal].set(rows))[0]
+            return pull(jax.tree.map(lambda x: x[signal] * rows.reshape(-1, *(1,) * (x.ndim - 2)), slopes))[0]
 
         odd = jnp.arange(weight.shape[0]) % 2
         both = jax.vmap(jax.vmap(gradient, in_axes=(0, None)), in_axes=(None, 0))
         halves = both(jnp.arange(self.task.num_signals), weight * jnp.stack([odd, 1 - odd]))
-        current = weight @ (values + rest_now)
+        current = weight @ values
+        return halves, lambda t: weight @ view.value(policy(t)) - current
 
-        def change(t: Any) -> Any:
-            rows = rest(t)
-            if config.source != "score":
-                rows += view.value(policy(t))
-            return weight @ rows - current
+    def _through_advantages(self, actors: Any, theta: Any, unravel: Any) -> tuple[Any, Any]:
+        """Where a few clipped steps on this round's advantages lead (as a direction), and the surrogate's gain."""
+        if self.taken is None:
+            return None, None
+        config, rows = self.task.config, self.taken
+        used = jnp.asarray(self.task.spec.action.used)
+        mine, others = ratios(used, rows, actors, self.agent)
+        advantage = rows.advantage * others
+        weight = rows.alive[:, self.agent] / jnp.maximum(jnp.sum(rows.alive[:, self.agent]), 1.0)
+        adam = optax.chain(optax.clip_by_global_norm(10.0), optax.adam(config.inner_lr, eps=1e-5))
 
-        return halves, change
+        def loss(t: Any, pick: Any) -> Any:
+            some = jax.tree.map(lambda x: x[pick], rows)
+            ratio = mine(unravel(t), some)
+            clipped = jnp.clip(ratio, 1.0 - config.clip, 1.0 + config.clip)
+            worst = jnp.minimum(ratio * advantage[pick], clipped * advantage[pick])
+            return -jnp.sum(weight[pick] * worst) * config.inner_minibatches
+
+        def step(carry: Any, pick: Any) -> Any:
+            t, opt = carry
+            updates, opt = adam.update(jax.grad(loss)(t, pick), opt, t)
+            return (t + updates, opt), None
+
+        total = advantage.shape[0]
+        keys = jax.random.split(jax.random.fold_in(self.key, self.agent), config.inner_epochs)
+        size = total // config.inner_minibatches
+        picks = jax.vmap(lambda k: jax.random.permutation(k, total))(keys)[:, : size * config.inner_minibatches]
+        (there, _), _ = jax.lax.scan(step, (theta, adam.init(theta)), picks.reshape(-1, size))
+        gain = lambda t: jnp.sum(weight * (mine(unravel(t), rows) - 1.0) * advantage)  # noqa: E731
+        return there - theta, gain
 
 
 def _cosine(first: Float[Array, "J D"], second: Float[Array, "J D"]) -> Float[Array, "J"]:
@@ -284,35 +303,35 @@ def _cosine(first: Float[Array, "J D"], second: Float[Array, "J D"]) -> Float[Ar
     return jnp.sum(first * second, axis=-1) / jnp.maximum(norms, 1e-20)
 
 
-def advantages(task: Task, actors: Any, critic: CriticState, roll: Transition, key: Any) -> Float[Array, "T E J"]:
-    """W of the score part: GAE, less what the pathwise part already knows if it takes part too."""
+def _taken(task: Task, actors: Any, critic: CriticState, roll: Transition, key: Any) -> Taken | None:
+    """What was done in this round, with the reward's advantage: GAE upon the residual critic, normalised."""
     config, spec = task.config, task.spec
     if config.source == "pathwise":
-        return jnp.zeros((*roll.reward.shape, task.num_signals))
+        return None
     roll = pirc.shaped(task, roll)
     flat = lambda x: x.reshape(roll.reward.size, *x.shape[2:])  # noqa: E731
-    place, view, next_place, next_view, action = jax.tree.map(
-        flat, (roll.state, roll.view, roll.next_state, roll.next_view, roll.executed)
-    )
-
-    def q(place: Any, obs: Any, action: Any) -> Any:
-        parts = pirc.physics_parts(task.closed_form, task.num_signals, place, action)
-        x = pirc.critic_input(place, obs, pirc.encode_action(spec.action, *action), parts.successor)
-        return pirc.q_phys(critic.fit, parts, task.discounts) + critic.fit.unit * pirc.residual(critic.critics, x)
 
     def v(place: Any, view: Any, key: Any) -> Any:
-        """Mean over sampled joint actions."""
+        """Mean over two sampled joint actions."""
         sample = lambda w, k: act(actors, spec.action, w, k, False)[0]  # noqa: E731
-        keys = jax.random.split(key, (4, place.shape[0]))
-        return jnp.mean(jax.lax.map(lambda k: q(place, view.obs, jax.vmap(sample)(view, k)), keys), axis=0)
 
-    grid = lambda x: x.reshape(*roll.reward.shape, task.num_signals)  # noqa: E731
-    now_key, next_key = jax.random.split(key)
-    value, next_value = grid(v(place, view, now_key)), grid(v(next_place, next_view, next_key))
+        def q(keys: Any) -> Any:
+            action = jax.vmap(sample)(view, keys)
+            parts = pirc.physics_parts(task.closed_form, task.num_signals, place, action)
+            x = pirc.critic_input(place, view.obs, pirc.encode_action(spec.action, *action), parts.successor)
+            return pirc.q_phys(critic.fit, parts, task.discounts) + critic.fit.unit * pirc.residual(critic.critics, x)
+
+        return jnp.mean(jax.lax.map(q, jax.random.split(key, (2, place.shape[0]))), axis=0)[:, 0]
+
+    ends = ((roll.state, roll.view), (roll.next_state, roll.next_view))
+    value, next_value = (
+        v(*jax.tree.map(flat, end), k).reshape(roll.reward.shape)
+        for end, k in zip(ends, jax.random.split(key), strict=True)
+    )
     ended = roll.terminated | roll.truncated
     advantage = gae(
-        roll.signals, value, next_value, roll.terminated, ended, task.discounts, config.gae_lambda
+        roll.reward, value, next_value, roll.terminated, ended, config.discount, config.gae_lambda
     )  # fmt: skip
-    if config.source == "both":
-        advantage -= grid(q(place, view.obs, action)) - value
-    return advantage - jnp.mean(advantage, axis=(0, 1))
+    advantage = (advantage - jnp.mean(advantage)) / (jnp.std(advantage) + 1e-8)
+    done = roll.action.mode, roll.extras["raw"], roll.extras["log_prob"]
+    return Taken(*map(flat, (roll.obs, roll.mode_mask, roll.alive, *done)), advantage.reshape(-1))

@@ -74,17 +74,22 @@ class TridentConfig:
     """Rate at which target networks follow."""
 
     source: Literal["pathwise", "score", "both"] = "pathwise"
-    """Ascent direction: pathwise through the critics; score: likelihood ratio times GAE; both: pathwise plus the score
-    of what the critics leave unexplained, which removes their bias at the price of variance."""
+    """Where the reward's ascent direction comes from. pathwise: the critics' slopes; score: a few clipped steps on the
+    advantages of this round (GAE upon the residual critic); both: the sum of the two. Costs are always pathwise."""
     gae_lambda: float = 0.95
     """Decay of the advantage estimator's traces (score, both)."""
-    entropy: float = 0.0
-    """Weight of the policy's entropy in the reward surrogate."""
+    clip: float = 0.2
+    """Clip range of the probability ratio in the inner steps (score, both)."""
+    inner_epochs: int = 4
+    """Inner passes over a round's data (score, both)."""
+    inner_minibatches: int = 4
+    """Minibatches of an inner pass (score, both)."""
+    inner_lr: float = 5e-4
+    """Learning rate of the inner steps (score, both); only their direction is used."""
     updates: int = 2
     """Passes over the agents per round (U)."""
     policy_batch: int = 512
-    """Rows of a policy update: replayed states, each with two opposite draws of noise (pathwise), or samples of this
-    round's rollout (score, both)."""
+    """Rows of a policy update: replayed states, each with two opposite draws of noise."""
     attention: float = 0.5
     """Share of the replayed states in which some limit was violated (weighted accordingly). Violations are rare: a
     plain batch holds a few of them, and a step along its gradient would mend those and no others."""

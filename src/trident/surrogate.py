@@ -1,10 +1,10 @@
-"""SHA: the surrogate of one agent's hybrid policy, seen through the critics (pathwise) and through advantages (score).
+"""SHA: the surrogate of one agent's hybrid policy, seen through the critics (pathwise), and the ratios of probabilities
+that a surrogate of advantages is made of (score).
 
-    L_j(theta) = E_s[ sum_r w_r(theta) Q_j(s, (y_r(theta), x_r(theta)), a_-i) ] + E_D[ rho(theta) W_j ],    j = 0..K
+    L_j(theta) = E_s[ sum_r w_r(theta) Q_j(s, (y_r(theta), x_r(theta)), a_-i) ],    j = 0..K
 
 (w_r, y_r) are weighted relaxations of agent i's mode by a discrete-gradient estimator, x_r the squashed parameters
-that go with them; the other agents act as their current policies do. rho = pi_theta / pi_old on the rollout and W_j
-an advantage (zero for the purely pathwise surrogate). All J = 1 + K surrogates share every forward pass.
+that go with them; the other agents act as their current policies do. All J = 1 + K surrogates share every forward pass.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, Int
 from trident.critics import Critics, PhysicsFit, critic_input, physics_parts, q_phys
 from trident.maths import hybrid
 from trident.maths.discrete_gradient import relaxations
-from trident.nets import actor_apply, mlp_after_first
+from trident.nets import actor_apply, actors_apply, mlp_after_first
 from trident.types import ActionSpec, HybridAction, Physics, decode_params
 
 
@@ -32,10 +32,18 @@ class Scene(NamedTuple):
     weight: Float[Array, "B"]  # sums to one
     gumbel: Float[Array, "B N M"]
     noise: Float[Array, "B N P"]
-    mode: Int[Array, "B N"]  # what was really done there, and how likely it was
+
+
+class Taken(NamedTuple):
+    """What was really done in a round, how likely it was, and how well it turned out."""
+
+    obs: Float[Array, "B N O"]
+    mode_mask: Array  # [B, N, M]
+    alive: Array  # [B, N]
+    mode: Int[Array, "B N"]
     raw: Float[Array, "B N P"]
     log_prob: Float[Array, "B N"]
-    advantage: Float[Array, "B J"]  # W, zero for the purely pathwise surrogate
+    advantage: Float[Array, "B"]
 
 
 class Joint(NamedTuple):
@@ -81,20 +89,17 @@ def choose(
     return Choice(weight, sample, unit)
 
 
-def through_advantages(
-    used: Any, scene: Scene, agent: Any, others_log_prob: Float[Array, "B N"], actor: Any
-) -> Float[Array, "B J"]:
-    """rho_i M W: agent i's ratio on the actions of the rollout, times M, those of all others as they are now."""
-    log_prob = hybrid.log_prob(
-        actor_apply(actor, scene.obs[:, agent]),
-        scene.mode_mask[:, agent],
-        used,
-        scene.mode[:, agent],
-        scene.raw[:, agent],
-    )
-    drift = jnp.where(scene.alive, others_log_prob - scene.log_prob, 0.0).at[:, agent].set(0.0)
-    ratio = jnp.exp(log_prob - scene.log_prob[:, agent] + jnp.sum(drift, axis=-1))
-    return ratio[:, None] * scene.advantage
+def ratios(used: Any, taken: Taken, actors: Any, agent: Any) -> tuple[Any, Float[Array, "B"]]:
+    """pi_theta / pi_old of agent i as a function of (its parameters, rows), and that of all others as they are now."""
+    now = hybrid.log_prob(actors_apply(actors, taken.obs), taken.mode_mask, used, taken.mode, taken.raw)
+    drift = jnp.where(taken.alive, now - taken.log_prob, 0.0).at[:, agent].set(0.0)
+
+    def mine(actor: Any, rows: Taken) -> Array:
+        dist = actor_apply(actor, rows.obs[:, agent])
+        new = hybrid.log_prob(dist, rows.mode_mask[:, agent], used[agent], rows.mode[:, agent], rows.raw[:, agent])
+        return jnp.exp(new - rows.log_prob[:, agent])
+
+    return mine, jnp.exp(jnp.sum(drift, axis=-1))
 
 
 def through_critics(

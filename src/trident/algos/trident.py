@@ -6,7 +6,7 @@ line of Algorithm 1                                   here
 4     Jacobians at tau and tau_0 (STGC)               surrogate.choose, by name in maths.discrete_gradient
 8-9   TD on phi_res and psi_k                         critics.fit_early, critics.learn
 10-15 agents one after another                        lcpo.learn
-11    advantages of the reward and of the costs       surrogate.through_critics, surrogate.through_advantages
+11    advantages of the reward and of the costs       surrogate.through_critics, surrogate.ratios
 12-14 trust-region step or recovery                   maths.constrained_update
 16    annealing of tau                                recipe.temperature
 """

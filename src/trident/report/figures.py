@@ -110,6 +110,36 @@ def draw_comparison(runs: list[tuple[str, dict[str, Any], list[Record]]], path: 
     return _draw(path, f"{runs[0][1]['env']}: training", panels)
 
 
+def draw_front(runs: list[tuple[str, dict[str, Any], dict[str, Any]]], path: Path) -> Path:
+    """(label, run, result) of several runs: reward against violated limits, one dot a seed, a star for the mean.
+
+    The line joins the policies that no other beats in both; the shaded strip is where every limit is kept.
+    """
+    allowed = 100.0 * sum(c["limit"] for c in runs[0][1]["constraints"])
+    cost = lambda seed, run: 100.0 * sum(seed[f"cost/{c['name']}"] for c in run["constraints"])  # noqa: E731
+    with mpl.rc_context(STYLE):  # pyright: ignore[reportArgumentType]
+        figure, ax = plt.subplots(figsize=(7.5, 5.0))
+        means = []
+        for i, (text, run, result) in enumerate(runs):
+            colour, marker = COLOURS[i % len(COLOURS)], "*Ds^vP"[i // len(COLOURS)]
+            dots = np.array([(cost(seed, run), seed["reward"]) for seed in result["policies"][run["algo"]]])
+            ax.scatter(*dots.T, s=14, color=colour, alpha=0.5)
+            ax.scatter(*dots.mean(0), s=150, color=colour, marker=marker, label=text, zorder=3)
+            means.append(dots.mean(0))
+        ordered = sorted(map(tuple, means))
+        front = [point for i, point in enumerate(ordered) if all(point[1] > other[1] for other in ordered[:i])]
+        ax.plot(*np.array(front).T, color="#9AA3AB", lw=1.2, zorder=1)
+        ax.axvspan(0.0, allowed, color="#2E8B74", alpha=0.12, label="sum of the limits")
+        ax.set_xlabel("violations, all limits together (%)")
+        ax.set_ylabel("reward per step")
+        ax.set_title(f"{runs[0][1]['env']}: evaluation, left and up is better")
+        ax.legend(ncols=2)
+        figure.tight_layout()
+        figure.savefig(path)
+        plt.close(figure)
+    return path
+
+
 # --- what is drawn --------------------------------------------------------------------------------
 
 Panel = Callable[[Axes], None]
