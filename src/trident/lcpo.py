@@ -323,15 +323,12 @@ def _taken(task: Task, actors: Any, critic: CriticState, roll: Transition, key: 
 
         return jnp.mean(jax.lax.map(q, jax.random.split(key, (2, place.shape[0]))), axis=0)[:, 0]
 
-    ends = ((roll.state, roll.view), (roll.next_state, roll.next_view))
-    value, next_value = (
-        v(*jax.tree.map(flat, end), k).reshape(roll.reward.shape)
-        for end, k in zip(ends, jax.random.split(key), strict=True)
-    )
+    grid, (now_key, next_key) = roll.reward.shape, jax.random.split(key)
+    value = v(flat(roll.state), jax.tree.map(flat, roll.view), now_key).reshape(grid)
+    next_value = v(flat(roll.next_state), jax.tree.map(flat, roll.next_view), next_key).reshape(grid)
     ended = roll.terminated | roll.truncated
-    advantage = gae(
-        roll.reward, value, next_value, roll.terminated, ended, config.discount, config.gae_lambda
-    )  # fmt: skip
+    advantage = gae(roll.reward, value, next_value, roll.terminated, ended, config.discount, config.gae_lambda)
     advantage = (advantage - jnp.mean(advantage)) / (jnp.std(advantage) + 1e-8)
-    done = roll.action.mode, roll.extras["raw"], roll.extras["log_prob"]
-    return Taken(*map(flat, (roll.obs, roll.mode_mask, roll.alive, *done)), advantage.reshape(-1))
+    mode, raw, log_prob = roll.action.mode, roll.extras["raw"], roll.extras["log_prob"]
+    obs, mask, alive, mode, raw, log_prob = map(flat, (roll.obs, roll.mode_mask, roll.alive, mode, raw, log_prob))
+    return Taken(obs, mask, alive, mode, raw, log_prob, advantage.reshape(-1))
