@@ -46,7 +46,7 @@ class MADACConfig:
     """Transitions kept for replay."""
     updates: int = 64
     """Critic minibatches per round."""
-    delay: int = 4
+    delay: int = 2
     """Critic steps per step of the policies."""
     batch: int = 256
     """Rows of a minibatch."""
@@ -72,7 +72,7 @@ class MADACConfig:
     """Weight of the entropy, in units of the returns' spread."""
     log_std: float = -0.7
     """Initial log standard deviation before the squash."""
-    region: float = 0.1
+    region: float = 0.5
     """How far below zero, in units of the margins, the worst ahead may be in states that count as safe."""
     rho: float = 10.0
     """Penalty of the augmented Lagrangian."""
