@@ -30,7 +30,6 @@ from trident.envs.intersection_model import (
     Traffic,
     admit,
     boxes,
-    lane_room,
     may_choose,
     transition,
 )
@@ -38,8 +37,8 @@ from trident.envs.intersection_physics import build_physics, pack
 from trident.envs.intersection_relations import Relations, bend_limit, relate
 from trident.envs.intersection_roads import FAR, path_of, pick, place, roads
 from trident.envs.intersection_shield import shield
-from trident.envs.nearest import pick_nearest
-from trident.physics import conflict, vehicle
+from trident.envs.nearest import nearest, take
+from trident.physics import conflict
 from trident.types import ActionSpec, Constraint, EnvSpec, HybridAction, Key, Metric, TimeStep
 
 # --- config ---------------------------------------------------------------------------------------
@@ -110,7 +109,7 @@ def initial_traffic(config: IntersectionConfig, key: Key) -> Traffic:
     s, zero = jnp.full(n, -c.approach), jnp.zeros(n)
     x, y, heading = place(c, s, zero, zero, path_of(lane, movement))
     t = Traffic(
-        x=x, y=y, heading=heading, speed=zero, steer=zero, s=s, e=zero, error=zero, lane=lane,
+        x=x, y=y, heading=heading, cos=zero, sin=zero + 1.0, speed=zero, steer=zero, s=s, e=zero, error=zero, lane=lane,
         phase=jnp.full(n, WAITING, jnp.int32), movement=movement, arrival=arrival, entry=entry,
         request=zero + LATER, commit=zero + LATER, halted=jnp.zeros(n, bool), clock=jnp.zeros((), jnp.int32),
     )  # fmt: skip
@@ -186,8 +185,8 @@ def see_others(config: IntersectionConfig, t: Traffic, rel: Relations, box: Boxe
         rel.waits.astype(jnp.float32),
         jnp.ones((n, n)),
     ]
-    seen = (t.driving[:, None] & t.driving[None, :] & ~np.eye(n, dtype=bool)).astype(jnp.float32)
-    return pick_nearest(dx * dx + dy * dy, seen, jnp.stack(traits, -1), min(c.seen, n - 1))
+    seen = t.driving[:, None] & t.driving[None, :] & ~np.eye(n, dtype=bool)
+    return take(jnp.stack(traits, -1), *nearest(dx * dx + dy * dy, seen, min(c.seen, n - 1)))
 
 
 def observe(config: IntersectionConfig, t: Traffic) -> Float[Array, "N O"]:
@@ -260,11 +259,8 @@ class Intersection:
 
     def reset(self, key: Key) -> tuple[Traffic, TimeStep]:
         t = initial_traffic(self.config, key)
-        c, half = self.config, 0.5 * self.config.lane_width
-        clearance = vehicle.pair_clearance(*boxes(c, t), 0.5 * c.length, 0.5 * c.width)
-        pair = t.driving[:, None] & t.driving[None, :] & ~np.eye(c.num_vehicles, dtype=bool)
-        apart = jnp.clip(jnp.where(pair, clearance, LATER).min() / 5.0, -1.0, 1.0)
-        margin = jnp.stack([apart, jnp.where(t.driving, lane_room(c, t), half).min() / half])
+        c = self.config
+        margin = jnp.array([1.0, 1.0 - c.width / c.lane_width])  # the first to arrive is alone, in mid-lane
         zero = jnp.zeros(())
         idle = {m.name: zero for m in self.spec.metrics}
         return t, self._timestep(t, zero, jnp.zeros(2), margin, idle)

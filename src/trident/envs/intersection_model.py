@@ -41,6 +41,8 @@ class Traffic(NamedTuple):
     x: Float[Array, "N"]  # arm frame
     y: Float[Array, "N"]
     heading: Float[Array, "N"]
+    cos: Float[Array, "N"]  # of the heading
+    sin: Float[Array, "N"]
     speed: Float[Array, "N"]
     steer: Float[Array, "N"]
     s: Float[Array, "N"]  # along the path, 0 where the junction begins
@@ -137,9 +139,9 @@ def drive(config: IntersectionConfig, t: Traffic, action: HybridAction) -> Traff
     angle = steer(c, t, path, action.params[:, 2])
     speed, distance = vehicle.travel(t.speed, pedals(c, action.params), c.step, c.top_speed)
     curvature = vehicle.within_grip(vehicle.curvature_of(angle, c.wheelbase), t.speed, c.grip)
-    x, y, heading = vehicle.advance(t.x, t.y, t.heading, curvature, distance)
-    s, e, error = locate(c, x, y, heading, path)
-    moved = {"x": x, "y": y, "heading": heading, "speed": speed, "steer": angle, "s": s, "e": e, "error": error}
+    pose = vehicle.advance(vehicle.Pose(t.x, t.y, t.heading, t.cos, t.sin), curvature, distance)
+    s, e, error = locate(c, pose.x, pose.y, pose.heading, path)
+    moved = pose._asdict() | {"speed": speed, "steer": angle, "s": s, "e": e, "error": error}
     going = t.driving
     return t._replace(**{name: jnp.where(going, new, getattr(t, name)) for name, new in moved.items()})
 
@@ -157,10 +159,9 @@ class Boxes(NamedTuple):
 
 
 def boxes(config: IntersectionConfig, t: Traffic) -> Boxes:
-    cos, sin = jnp.cos(t.heading), jnp.sin(t.heading)
     ahead, quarter = 0.5 * config.wheelbase, arms(config)
-    x, y = turned(t.x + ahead * cos, t.y + ahead * sin, quarter)
-    return Boxes(x, y, *turned(cos, sin, quarter))
+    x, y = turned(t.x + ahead * t.cos, t.y + ahead * t.sin, quarter)
+    return Boxes(x, y, *turned(t.cos, t.sin, quarter))
 
 
 def lane_room(config: IntersectionConfig, t: Traffic) -> Float[Array, "N"]:
@@ -169,8 +170,8 @@ def lane_room(config: IntersectionConfig, t: Traffic) -> Float[Array, "N"]:
     The lane counts as straight over the vehicle's length: |e at the middle| + l/2 |sin| + w/2 cos <= half a lane.
     """
     c = config
-    sin = jnp.sin(t.error)
-    extent = 0.5 * c.length * jnp.abs(sin) + 0.5 * c.width * jnp.cos(t.error)
+    cos, sin = vehicle.small_turn(jnp.clip(t.error, -1.0, 1.0))
+    extent = 0.5 * c.length * jnp.abs(sin) + 0.5 * c.width * cos
     e = t.e + 0.5 * c.wheelbase * sin
     dashed = t.s < -c.solid
     # the other lane lies to the left (e > 0) of lane 1 and to the right of lane 0

@@ -61,7 +61,7 @@ def pack(config: IntersectionConfig, t: Traffic) -> Float[Array, "S"]:
     rows = [
         *(t.phase == p for p in range(CRASHED + 1)),
         *(w / PLACE_SCALE for w in turned(t.x, t.y, quarter)),
-        *turned(jnp.cos(t.heading), jnp.sin(t.heading), quarter),
+        *turned(t.cos, t.sin, quarter),
         t.speed / c.top_speed,
         t.steer / c.steer_limit,
         t.s / PLACE_SCALE,
@@ -97,6 +97,8 @@ def unpack(config: IntersectionConfig, array: Float[Array, "S"]) -> Traffic:
         x=x,
         y=y,
         heading=jnp.arctan2(sin, cos),
+        cos=cos,
+        sin=sin,
         speed=c.top_speed * speed,
         steer=c.steer_limit * steer,
         s=PLACE_SCALE * s,

@@ -50,6 +50,7 @@ def lookup(config: IntersectionConfig, table: np.ndarray, path: Int[Array, "N"])
 def relate(config: IntersectionConfig, t: Traffic) -> Relations:
     c, r, arm, path = config, roads(config), arms(config), t.path
     enter, leave = lookup(c, r.enter, path), lookup(c, r.leave, path)
+    present = t.s[None, :] < leave.T  # j has not left the conflict with i yet
     same_arm = arm[:, None] == arm[None, :]
     pair = t.driving[:, None] & t.driving[None, :] & ~np.eye(c.num_vehicles, dtype=bool)
     index = np.arange(c.num_vehicles)
@@ -58,16 +59,16 @@ def relate(config: IntersectionConfig, t: Traffic) -> Relations:
     left, right = occupies(c, t)
     shared = (left[:, None] & left[None, :]) | (right[:, None] & right[None, :])
     gap = t.s[None, :] - t.s[:, None]
-    leads = same_arm & shared & ((gap > 0.0) | ((gap == 0.0) & first)) & (t.s[None, :] < leave.T)
+    leads = same_arm & shared & ((gap > 0.0) | ((gap == 0.0) & first)) & present
 
     exit_lane = (pick(EXIT_TURN, path) + arm) % ARMS * LANES + pick(LANE_OF, path)
     beyond = t.s - pick(r.inside, path)  # along the exit lane
-    merged = (exit_lane[:, None] == exit_lane[None, :]) & ~same_arm & (t.s[None, :] >= leave.T)
+    merged = (exit_lane[:, None] == exit_lane[None, :]) & ~same_arm & ~present
     exit_gap = beyond[None, :] - beyond[:, None]
     follows = merged & ((exit_gap > 0.0) | ((exit_gap == 0.0) & first))
     gap = jnp.where(pair & leads, gap, jnp.where(pair & follows, exit_gap, FAR))
 
-    meets = pair & ~same_arm & (enter < FAR) & (t.s[:, None] < leave) & (t.s[None, :] < leave.T)
+    meets = pair & ~same_arm & (enter < FAR) & (t.s[:, None] < leave) & present
     order = t.commit + 1e-3 * index
     waits = meets & (t.commit < LATER)[None, :] & (order[None, :] < order[:, None])
     return Relations(gap, enter, leave, meets, waits)
