@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import time
-import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property

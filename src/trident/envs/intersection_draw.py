@@ -41,7 +41,7 @@ def measures(config: IntersectionConfig) -> Callable[[Traffic], Any]:
         pace = 1.0 / jnp.maximum(t.speed, 1.0)[:, None]
         enter, leave = (jnp.maximum(edge - t.s[:, None], 0.0) * pace for edge in (rel.enter, rel.leave))
         gap = conflict.time_gap(enter, leave, enter.T, leave.T)
-        soon = jnp.minimum(enter, enter.T) < 4.0
+        soon = jnp.minimum(enter, enter.T) < 3.0
         return boxes(config, t), reach(config, t), jnp.where(rel.meets & soon, gap, jnp.inf)
 
     return jax.jit(jax.vmap(measure))
@@ -154,7 +154,7 @@ def draw_gap_links(ax: Axes, now: Traffic, box: Any, gap: np.ndarray) -> None:
         )
         if strong:
             ax.annotate(
-                f"{gap[i, j]:.1f} s", ends.mean(0), fontsize=7, color="white", ha="center", va="center", zorder=9,
+                f"{gap[i, j]:.1f} s".replace("-0.0", "0.0"), ends.mean(0), fontsize=7, color="white", ha="center", va="center", zorder=9,
                 bbox={"boxstyle": "round,pad=0.2", "fc": colour, "ec": "none"},
             )  # fmt: skip
 

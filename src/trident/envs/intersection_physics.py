@@ -29,7 +29,7 @@ from trident.envs.intersection_model import (
     track_lane,
     transition,
 )
-from trident.envs.intersection_relations import Relations, relate, speed_limit
+from trident.envs.intersection_relations import Relations, pedal_for, relate, speed_limit
 from trident.envs.intersection_roads import FAR, pick, roads, turned
 from trident.physics import conflict, vehicle
 from trident.types import HybridAction, Physics
@@ -182,7 +182,7 @@ def route_lane(config: IntersectionConfig, t: Traffic) -> Array:
 def drive_at(config: IntersectionConfig, t: Traffic, lane: Array, speed: Float[Array, "N"]) -> HybridAction:
     """The action that reaches `speed` as fast as the pedals allow, in the middle of `lane`."""
     c = config
-    accel = jnp.clip((speed - t.speed) / c.step, -c.brake, c.accel)
+    accel = jnp.minimum(pedal_for(c, t.speed, speed), c.accel)
     steering = hold_lane(c, choose_lane(c, t, lane))
     return HybridAction(lane, jnp.stack([jnp.maximum(accel, 0.0), jnp.maximum(-accel, 0.0), steering], 1))
 

@@ -101,5 +101,13 @@ def bend_limit(config: IntersectionConfig, t: Traffic) -> Float[Array, "N"]:
     # braking from v' to v_turn takes (v'^2 - v_turn^2) / (2 b): as if it had to stop v_turn^2 / (2 b) further on
     room = MOST_PROGRESS * conflict.braking_distance(slow, c.brake) - t.s
     before = conflict.fastest_stoppable(room / MOST_PROGRESS, t.speed, c.brake, c.step)
-    limit = jnp.where(t.s < 0.0, jnp.maximum(before, slow), slow)
+    limit = jnp.where(t.s < 0.0, jnp.clip(before, slow, c.top_speed), slow)
     return jnp.where((pick(SIGMA, path) != 0.0) & (t.s < pick(r.inside, path)), limit, c.top_speed)
+
+
+def pedal_for(
+    config: IntersectionConfig, speed: Float[Array, "N"], wanted: Float[Array, "N"]
+) -> Float[Array, "N"]:
+    """Acceleration that reaches the wanted speed within the step; full braking for 0, which says "stop at once"."""
+    accel = jnp.where(wanted > 0.0, (wanted - speed) / config.step, -config.brake)
+    return jnp.maximum(accel, -config.brake)

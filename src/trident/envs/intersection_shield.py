@@ -31,7 +31,7 @@ from trident.envs.intersection_model import (
     pedals,
     track_lane,
 )
-from trident.envs.intersection_relations import relate, speed_limit
+from trident.envs.intersection_relations import pedal_for, relate, speed_limit
 from trident.physics import conflict, vehicle
 from trident.types import HybridAction
 
@@ -45,8 +45,8 @@ def shield(config: IntersectionConfig, t: Traffic, action: HybridAction) -> tupl
     mode = safe_lane(c, t, action.mode)
     chosen = choose_lane(c, t, mode)
     limit = speed_limit(c, chosen, relate(c, chosen))
-    asked = pedals(c, action.params)
-    most = jnp.maximum((limit - t.speed) / c.step, -c.brake)
+    asked = jnp.minimum(pedals(c, action.params), (c.top_speed - t.speed) / c.step)  # no more than the engine gives
+    most = pedal_for(c, t.speed, limit)
     slower = asked > most + 1e-5
     accel = jnp.where(slower, jnp.maximum(most, 0.0), action.params[:, 0])
     brake = jnp.where(slower, jnp.maximum(-most, 0.0), action.params[:, 1])
