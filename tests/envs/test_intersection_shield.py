@@ -12,6 +12,9 @@ from trident.envs.intersection_config import IntersectionConfig
 from trident.envs.intersection_model import DRIVING
 from trident.types import HybridAction
 
+OPTIMISED = {"xla_backend_optimization_level": 2}
+"""These programs run long enough to be worth compiling well."""
+
 
 def wild(env, style, key, state):
     """Random policies of several kinds; `style` in [0, 1] is constant over an episode."""
@@ -50,7 +53,8 @@ def play(env, episodes, seed):
         return jax.tree.map(lambda x: x.sum(), rows[:3]), rows[3].max(), rows[4].sum(), rows[5].mean()
 
     keys = jax.random.split(jax.random.key(seed), episodes)
-    return jax.device_get(jax.jit(lambda k: jax.lax.map(one, k, batch_size=min(128, episodes)))(keys))
+    run = jax.jit(lambda k: jax.lax.map(one, k, batch_size=min(128, episodes)), compiler_options=OPTIMISED)
+    return jax.device_get(run(keys))
 
 
 def assert_safe(env, result):
@@ -118,7 +122,7 @@ def test_the_change_is_the_least_that_keeps_the_distance():
     """Behind a standing leader: below the cap the pedals are untouched, above it they are cut to the cap."""
     env = Intersection(IntersectionConfig(num_vehicles=8))
     c = env.config
-    state, _ = env.reset(jax.random.key(0))
+    state, _ = jax.jit(env.reset)(jax.random.key(0))
     n = jnp.arange(8)
     on = (n == 0) | (n == 4)  # both from the south
     state = state._replace(

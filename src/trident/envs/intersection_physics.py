@@ -30,7 +30,7 @@ from trident.envs.intersection_model import (
     transition,
 )
 from trident.envs.intersection_relations import Relations, pedal_for, relate, speed_limit
-from trident.envs.intersection_roads import FAR, pick, roads, turned
+from trident.envs.intersection_roads import FAR, path_of, pick, place, roads, turned
 from trident.physics import conflict, vehicle
 from trident.types import HybridAction, Physics
 
@@ -93,20 +93,23 @@ def unpack(config: IntersectionConfig, array: Float[Array, "S"]) -> Traffic:
     asked, since_request, bound, since_commit, halted = rows[CRASHED + 15 :]
     x, y = turned(PLACE_SCALE * x, PLACE_SCALE * y, -quarter)
     cos, sin = turned(cos, sin, -quarter)
+    lane, movement = (jnp.round(v).astype(jnp.int32) for v in (lane, 1.0 - left + right))
+    s, e, error = PLACE_SCALE * s, c.lane_width * e, 0.3 * error
+    _, _, heading = place(c, s, e, error, path_of(lane, movement))  # an arctan would lose whole turns
     return Traffic(
         x=x,
         y=y,
-        heading=jnp.arctan2(sin, cos),
+        heading=heading,
         cos=cos,
         sin=sin,
         speed=c.top_speed * speed,
         steer=c.steer_limit * steer,
-        s=PLACE_SCALE * s,
-        e=c.lane_width * e,
-        error=0.3 * error,
-        lane=jnp.round(lane).astype(jnp.int32),
+        s=s,
+        e=e,
+        error=error,
+        lane=lane,
         phase=phases.argmax(0).astype(jnp.int32),
-        movement=jnp.round(1.0 - left + right).astype(jnp.int32),
+        movement=movement,
         arrival=TIME_SCALE * arrival + now,
         entry=c.top_speed * entry,
         request=jnp.where(asked > 0.5, now - TIME_SCALE * since_request, LATER),
@@ -134,7 +137,8 @@ def crash_risk(config: IntersectionConfig, t: Traffic, rel: Relations) -> Float[
     gap = conflict.time_gap(enter, leave, enter.T, leave.T)
     crossing = jax.nn.sigmoid((SAFE_GAP - gap) / GAP_EDGE) * jnp.exp(-jnp.minimum(enter, enter.T) / NOTICE)
     bumper = jnp.minimum(rel.gap, 1e3) - c.length
-    room = conflict.following_room(bumper, t.speed[:, None], t.speed[None, :], c.brake)
+    behind, ahead = (jnp.broadcast_to(v, bumper.shape) for v in (t.speed[:, None], t.speed[None, :]))
+    room = conflict.following_room(bumper, behind, ahead, c.brake)
     rear = jax.nn.sigmoid(-room) * jnp.exp(-jnp.maximum(bumper, 0.0) * pace / NOTICE)
     rear = jnp.where(rel.gap < FAR, rear, 0.0)
     announced = c.step / NOTICE * jnp.maximum(jnp.where(rel.meets, crossing, 0.0), jnp.maximum(rear, rear.T))

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from trident.envs.intersection_config import ARMS, LANES, IntersectionConfig
+from trident.envs.intersection_config import ARMS, IntersectionConfig
 
 PATHS = 4
 SIGMA = np.array([1.0, 0.0, 0.0, -1.0], np.float32)
@@ -55,7 +55,7 @@ def roads(config: IntersectionConfig) -> Roads:
     inside = np.where(SIGMA == 0, c.box, 0.5 * np.pi * radius).astype(np.float32)
     turn_speed = np.where(SIGMA == 0, c.top_speed, np.sqrt(c.turn_accel * radius)).astype(np.float32)
     turn_speed = np.minimum(turn_speed, c.top_speed)
-    enter, leave = conflicts(c, lane_x, radius, inside)
+    enter, leave = conflicts(c, inside)
     return Roads(lane_x, radius, inside, turn_speed, enter, leave)
 
 
@@ -121,11 +121,6 @@ def turned(x: Array, y: Array, quarter: np.ndarray) -> tuple[Array, Array]:
     return c * x - s * y, s * x + c * y
 
 
-def exit_of(path: np.ndarray) -> np.ndarray:
-    """Label of the exit lane of paths of arm 0: (quarter turns of the exit) x 2 + lane."""
-    return EXIT_TURN[path] * LANES + LANE_OF[path]
-
-
 def lane_shapes(config: IntersectionConfig, spacing: float = 1.0) -> dict[str, np.ndarray]:
     """World polylines [n, 2] of every path, start of the arm to the goal, named arm-path ("0-left", "2-right", ...)."""
     r = roads(config)
@@ -177,9 +172,7 @@ def _touch(a: tuple[np.ndarray, ...], b: tuple[np.ndarray, ...], half_length: fl
     return ~apart
 
 
-def conflicts(
-    c: IntersectionConfig, lane_x: np.ndarray, radius: np.ndarray, inside: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def conflicts(c: IntersectionConfig, inside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """For a vehicle on path p of an arm and another on path q of the arm k quarter turns further: the stretch
     [enter, leave] of the first one's path (of its rear axle) outside which they cannot touch, wherever the other is.
 
@@ -211,4 +204,4 @@ def conflicts(
 
 def merges(k: int, p: int, q: int) -> bool:
     """Do path p of an arm and path q of the arm k quarter turns further end in one lane?"""
-    return LANE_OF[p] == LANE_OF[q] and EXIT_TURN[p] == (EXIT_TURN[q] + k) % ARMS
+    return bool(LANE_OF[p] == LANE_OF[q] and EXIT_TURN[p] == (EXIT_TURN[q] + k) % ARMS)
