@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -128,7 +129,8 @@ def render(
     """Play an episode; a chart of it, and a film if the environment has `draw(figure, states, t)`.
 
     `draw` paints step t on an empty matplotlib figure; `states` are the private states of the whole episode
-    [T + 1, ...] as NumPy arrays, so that a drawing may show trails.
+    [T + 1, ...] as NumPy arrays, so that a drawing may show trails. A drawing that takes `changed` is also told which
+    actions [T, N] the shield altered.
     """
     from trident.report.movie import write_chart, write_frame, write_gif  # matplotlib takes a second to import
 
@@ -144,9 +146,10 @@ def render(
     if draw is not None:
         files += [folder / "episode.gif", folder / "last.png"]
         length = len(out.reward)
+        told = {"changed": episode.changed} if "changed" in inspect.signature(draw).parameters else {}
 
         def frame(figure: Any, t: int) -> None:
-            draw(figure, episode.states, t)
+            draw(figure, episode.states, t, **told)
 
         write_gif(files[1], frame, length + 1)
         write_frame(files[2], frame, length)

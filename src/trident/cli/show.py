@@ -29,6 +29,8 @@ class RenderOptions:
     """Steps to show (default: a whole episode)."""
     seed: int = 0
     """Which episode."""
+    shielded: bool = False
+    """Pass a scripted policy's actions through the environment's shield (a run is shielded as it was trained)."""
 
 
 def render(argv: list[str]) -> int:
@@ -38,6 +40,7 @@ Play one episode; write a chart of it (PNG) and, if the environment can be drawn
 Examples:
   trident render runs/my-run
   trident render uav-mec --policy greedy --steps 100 --out pictures
+  trident render intersection --policy aggressive --shielded
 """
     options = parse(RenderOptions, argv, "render", text)
     if (Path(options.what) / "run.json").is_file() and options.policy is None:
@@ -60,8 +63,12 @@ def _render_scripted(options: RenderOptions) -> list[Path]:
         raise TridentError(f"{env.spec.name} has no scripted policy to render")
     name = options.policy or next(iter(env.scripted))
     check_name("scripted policy", name, env.scripted, env.spec.name)
+    if options.shielded and env.shield is None:
+        raise TridentError(f"{env.spec.name} has no shield: leave out --shielded")
     policy, title = api.scripted_policy(env, name), f"{name} on {env.spec.name}"
-    return api.render(env, policy, options.out or folder, title, steps=options.steps, seed=options.seed)
+    return api.render(
+        env, policy, options.out or folder, title, steps=options.steps, seed=options.seed, shielded=options.shielded
+    )
 
 
 def list_all(argv: list[str]) -> int:

@@ -18,6 +18,7 @@ class Episode(NamedTuple):
     states: Any  # the environment's private states
     action: HybridAction  # executed
     steps: TimeStep  # what each step returned
+    changed: Any  # [T, N] bool: actions altered by the shield
 
 
 def play(env: Env, policy: Policy, key: Any, steps: int | None = None, shielded: bool = False) -> Episode:
@@ -28,19 +29,20 @@ def play(env: Env, policy: Policy, key: Any, steps: int | None = None, shielded:
         env_state, last = carry
         act_key, env_key = jax.random.split(step_key)
         action, _ = policy(act_key, env_state, last)
+        changed = jnp.zeros(env.spec.num_agents, bool)
         if shielded and env.shield is not None:
-            action, _ = env.shield(env_state, action)
+            action, changed = env.shield(env_state, action)
         after_state, after = env.step(env_key, env_state, action)
-        return (after_state, after), (after_state, action, after)
+        return (after_state, after), (after_state, action, after, changed)
 
     def run(key: Any) -> Any:
         reset_key, run_key = jax.random.split(key)
         first = env.reset(reset_key)
-        _, (states, action, out) = jax.lax.scan(advance, first, jax.random.split(run_key, steps))
-        return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), first[0], states), action, out
+        _, (states, *rest) = jax.lax.scan(advance, first, jax.random.split(run_key, steps))
+        return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), first[0], states), *rest
 
-    states, action, out = jax.device_get(jax.jit(run)(key))
+    states, action, out, changed = jax.device_get(jax.jit(run)(key))
     ended = np.flatnonzero(out.terminated | out.truncated)
     length = int(ended[0]) + 1 if ended.size else steps
     cut = lambda tree, count: jax.tree.map(lambda x: x[:count], tree)  # noqa: E731
-    return Episode(cut(states, length + 1), cut(action, length), cut(out, length))
+    return Episode(cut(states, length + 1), cut(action, length), cut(out, length), changed[:length])

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from trident.algos import macpo, madac, off_policy, ppo, qmix, trident
+from trident.envs import intersection
 from trident.envs.probes import PROBES
 from trident.envs.uav_mec import VARIANTS, UavMec
 from trident.errors import TridentError
@@ -48,10 +49,25 @@ UAV_MEC_HELP = {
     "uav-mec-3gpp": "TR 36.777 UMi-AV channel",
 }
 
+INTERSECTION_HELP = {
+    "intersection": "8 vehicles cross a junction without lights, without collision and in their lanes (version 1, frozen)",
+    "intersection-n2": "2 vehicles",
+    "intersection-n4": "4 vehicles",
+    "intersection-n16": "16 vehicles",
+    "intersection-n32": "32 vehicles",
+    "intersection-dense": "twice the traffic, and faster",
+    "intersection-raw": "steering angles instead of corrections to a lane tracker",
+}
+
 ENVS: dict[str, EnvEntry] = {
     name: EnvEntry(UAV_MEC_HELP.get(name, "a variant of uav-mec"), partial(UavMec, config))
     for name, config in VARIANTS.items()
-} | {name: EnvEntry((make.__doc__ or name).splitlines()[0], make) for name, make in PROBES.items()}
+}
+ENVS |= {
+    name: EnvEntry(INTERSECTION_HELP[name], partial(intersection.Intersection, config))
+    for name, config in intersection.VARIANTS.items()
+}
+ENVS |= {name: EnvEntry((make.__doc__ or name).splitlines()[0], make) for name, make in PROBES.items()}
 
 MADDPG = off_policy.OffPolicyConfig()
 MATD3 = replace(MADDPG, twin=True, delay=2, target_noise=0.2)
