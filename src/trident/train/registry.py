@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from trident.algos import ppo, trident
+from trident.envs import smac
 from trident.envs.probes import PROBES
 from trident.envs.uav_mec import VARIANTS, UavMec
 from trident.errors import TridentError
@@ -49,7 +50,9 @@ UAV_MEC_HELP = {
 ENVS: dict[str, EnvEntry] = {
     name: EnvEntry(UAV_MEC_HELP.get(name, "a variant of uav-mec"), partial(UavMec, config))
     for name, config in VARIANTS.items()
-} | {name: EnvEntry((make.__doc__ or name).splitlines()[0], make) for name, make in PROBES.items()}
+}
+ENVS |= {name: EnvEntry(smac.describe(config), partial(smac.Smac, config)) for name, config in smac.VARIANTS.items()}
+ENVS |= {name: EnvEntry((make.__doc__ or name).splitlines()[0], make) for name, make in PROBES.items()}
 
 LARGE = trident.TridentConfig(hidden=(256, 256), critic_hidden=(512, 512, 512), cost_hidden=(256, 256))
 
@@ -75,6 +78,8 @@ class ScriptedConfig:
 
 def make_env(name: str) -> Env:
     if name not in ENVS:
+        if name.startswith("smac-"):
+            smac.SmacConfig(map=name.removeprefix("smac-").removesuffix("-safe"))  # raises, and names the maps
         raise TridentError(_unknown("environment", name, ENVS))
     return ENVS[name].make()
 

@@ -1,0 +1,1 @@
+"""One frame of a battle."""
