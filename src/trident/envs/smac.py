@@ -285,7 +285,7 @@ class Smac:
         self.action = action_spec(config)
         shapes = jax.eval_shape(lambda key: self._look(initial_units(config, key), jnp.int32(0)), jax.random.key(0))
         self.spec = EnvSpec(
-            name=f"smac-{config.map}" + ("-safe" if config.safe else ""),
+            name=config.name,
             version=1,
             num_agents=roster.allies,
             obs_dim=shapes[0].shape[-1],

@@ -67,8 +67,8 @@ MAPS: dict[str, Map] = {
 
 @dataclass(frozen=True)
 class SmacConfig:
-    map: str = "3m"
-    """One of MAPS."""
+    map: str | Map = "3m"
+    """One of MAPS, or a map of your own."""
     safe: bool = False
     """Constraints on allied losses, deaths and crowding."""
     sight: float = 9.0
@@ -99,7 +99,7 @@ class SmacConfig:
     """Living allies that crowd another, as a share."""
 
     def __post_init__(self) -> None:
-        if self.map not in MAPS:
+        if isinstance(self.map, str) and self.map not in MAPS:
             near = difflib.get_close_matches(self.map, MAPS, n=1, cutoff=0.5)
             hint = f"did you mean {near[0]!r}? " if near else ""
             raise TridentError(f"unknown SMAC map {self.map!r}: {hint}known maps are {', '.join(MAPS)}")
@@ -116,7 +116,11 @@ class SmacConfig:
 
     @cached_property
     def field(self) -> Map:
-        return MAPS[self.map]
+        return MAPS[self.map] if isinstance(self.map, str) else self.map
+
+    @property
+    def name(self) -> str:
+        return f"smac-{self.map if isinstance(self.map, str) else 'custom'}" + ("-safe" if self.safe else "")
 
     @cached_property
     def roster(self) -> Roster:

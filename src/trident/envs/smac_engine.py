@@ -26,6 +26,8 @@ FAR = 1000.0
 NOBODY = -1
 LATER = 100.0
 """Grid units by which a target of the second rank counts as further away."""
+READY = 1e-3
+"""Ticks of cooldown that count as none: sums of periods are rounded."""
 CLOSER = 0.01
 """How much further than necessary a unit walks into its reach, so that rounding cannot leave it outside."""
 PUSH = 0.25
@@ -39,7 +41,7 @@ class Units(NamedTuple):
     y: Float[Array, "n"]
     health: Float[Array, "n"]
     shield: Float[Array, "n"]
-    cooldown: Float[Array, "n"]  # ticks until the weapon is ready; ready at 0 or below
+    cooldown: Float[Array, "n"]  # ticks until the weapon is ready; at or below 0 it is
     energy: Float[Array, "n"]
     calm: Float[Array, "n"]  # ticks since the last hit
     target: Int[Array, "n"]  # index of a unit, or NOBODY
@@ -131,7 +133,7 @@ def strike(config: SmacConfig, units: Units, target: Int[Array, "n"], fires: Boo
     health, shield = combat.absorb(units.health, units.shield, jnp.asarray(roster.armor), damage, hits)
     # What a tick overshoots the end of a cooldown counts for the next one: the mean rate is exact. A weapon that had
     # to wait for its target has nothing to count.
-    waiting = jnp.where(units.cooldown > 0, units.cooldown - 1.0, 0.0)
+    waiting = jnp.where(units.cooldown > READY, units.cooldown - 1.0, 0.0)
     cooldown = jnp.where(fires, units.cooldown + roster.period - 1.0, waiting)
     calm = jnp.where(hits > 0, 0.0, units.calm + 1.0)
     return units._replace(
@@ -213,7 +215,7 @@ def walk(
     # A target chosen by order but dead leaves its unit without anything to do.
     idle = (orders.target >= 0) & ~valid
     pace = jnp.where((units.health > 0) & ~idle, pace, 0.0)
-    cooling = cooling & valid
+    cooling = cooling & valid & (units.health > 0)
     vx = pace * gx + jnp.where(cooling, orders.drift_x, 0.0)
     vy = pace * gy + jnp.where(cooling, orders.drift_y, 0.0)
     excess = jnp.maximum(jnp.sqrt(vx * vx + vy * vy) / roster.speed, 1.0)
@@ -234,7 +236,7 @@ def tick(config: SmacConfig, auto: tuple[bool, bool], orders: Orders, units: Uni
     seen = look_at(config, units, target)
     _, _, gap, valid = seen
     in_reach = valid & (gap <= roster.reach)
-    fires = in_reach & (units.cooldown <= 0) & (roster.dps > 0)
+    fires = in_reach & (units.cooldown <= READY) & (roster.dps > 0)
     cooldown = units.cooldown
     units = strike(config, units, target, fires)
     active = fires
@@ -244,7 +246,7 @@ def tick(config: SmacConfig, auto: tuple[bool, bool], orders: Orders, units: Uni
         units = heal(config, units, target, beams)
         active = fires | (units.energy < energy)
     units = recover(config, units)
-    units = walk(config, orders, units, seen, cooling=(cooldown > 0) | roster.heals)
+    units = walk(config, orders, units, seen, cooling=(cooldown > READY) | roster.heals)
     return confine(config, units), active
 
 

@@ -66,26 +66,28 @@ class UnitType:
 UNITS: dict[str, UnitType] = {
     unit.name: unit
     for unit in (
-        UnitType("marine", 45, 0, 0, damage=6, period=0.861, reach=5, speed=2.25, radius=0.375),
+        UnitType("marine", 45.0, 0.0, 0.0, damage=6.0, period=0.861, reach=5.0, speed=2.25, radius=0.375),
         UnitType(
-            "marauder", 125, 0, 1, damage=10, period=1.5, reach=6, speed=2.25, radius=0.5625,
-            bonus=10, armored=True, hits_air=False,
+            "marauder", 125.0, 0.0, 1.0, damage=10.0, period=1.5, reach=6.0, speed=2.25, radius=0.5625,
+            bonus=10.0, armored=True, hits_air=False,
         ),
         UnitType(
-            "medivac", 150, 0, 1, damage=0, period=1.0, reach=4, speed=2.75, radius=0.75,
+            "medivac", 150.0, 0.0, 1.0, damage=0.0, period=1.0, reach=4.0, speed=2.75, radius=0.75,
             armored=True, biological=False, flying=True, heals=True,
         ),
         UnitType(
-            "stalker", 80, 80, 1, damage=13, period=1.87, reach=6, speed=2.953, radius=0.625,
-            bonus=5, armored=True, biological=False,
+            "stalker", 80.0, 80.0, 1.0, damage=13.0, period=1.87, reach=6.0, speed=2.953, radius=0.625,
+            bonus=5.0, armored=True, biological=False,
         ),
         UnitType(
-            "zealot", 100, 50, 1, damage=8, attacks=2, period=1.2, reach=0.1, speed=2.25, radius=0.5,
+            "zealot", 100.0, 50.0, 1.0, damage=8.0, attacks=2, period=1.2, reach=0.1, speed=2.25, radius=0.5,
             body=0.375, hits_air=False,
         ),
-        UnitType("hydralisk", 80, 0, 0, damage=12, period=0.825, reach=5, speed=2.25, radius=0.625, regrowth=0.273),
         UnitType(
-            "zergling", 35, 0, 0, damage=5, period=0.696, reach=0.1, speed=2.953, radius=0.375,
+            "hydralisk", 80.0, 0.0, 0.0, damage=12.0, period=0.825, reach=5.0, speed=2.25, radius=0.625, regrowth=0.273
+        ),
+        UnitType(
+            "zergling", 35.0, 0.0, 0.0, damage=5.0, period=0.696, reach=0.1, speed=2.953, radius=0.375,
             hits_air=False, regrowth=0.273,
         ),
     )
@@ -104,7 +106,7 @@ def hit_damage(attacker: UnitType, target: UnitType) -> float:
     """Of one hit, before armour; 0 if the weapon cannot hit the target at all."""
     if not can_attack(attacker, target):
         return 0.0
-    return attacker.damage + attacker.bonus * target.armored
+    return attacker.damage + (attacker.bonus if target.armored else 0.0)
 
 
 def absorb(
