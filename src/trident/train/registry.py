@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from trident.algos import macpo, madac, off_policy, ppo, qmix, trident
-from trident.envs import intersection
+from trident.envs import intersection, smac
 from trident.envs.probes import PROBES
 from trident.envs.uav_mec import VARIANTS, UavMec
 from trident.errors import TridentError
@@ -67,6 +67,7 @@ ENVS |= {
     name: EnvEntry(INTERSECTION_HELP[name], partial(intersection.Intersection, config))
     for name, config in intersection.VARIANTS.items()
 }
+ENVS |= {name: EnvEntry(smac.describe(config), partial(smac.Smac, config)) for name, config in smac.VARIANTS.items()}
 ENVS |= {name: EnvEntry((make.__doc__ or name).splitlines()[0], make) for name, make in PROBES.items()}
 
 MADDPG = off_policy.OffPolicyConfig()
@@ -166,6 +167,8 @@ def needs_shield(algo: str) -> bool:
 
 def make_env(name: str) -> Env:
     if name not in ENVS:
+        if name.startswith("smac-"):
+            smac.SmacConfig(map=name.removeprefix("smac-").removesuffix("-safe"))  # raises, and names the maps
         raise TridentError(_unknown("environment", name, ENVS))
     return ENVS[name].make()
 
