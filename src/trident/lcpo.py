@@ -218,18 +218,17 @@ class AgentUpdate(NamedTuple):
             stretch = 2.0 * self.delta / config.step_length**2
             product = lambda v: stretch * v  # noqa: E731
             rule = rule._replace(slack=float("inf"))
-        gradients = self._priced(halves[0] + halves[1])
+        gradients = jax.vmap(self._priced)(halves)
         if direction is not None:
             rise = product(direction)
-            scale = jax.lax.rsqrt(jnp.maximum(direction @ rise, 1e-20))
             if config.source == "both":
-                size = jnp.sqrt(jnp.maximum(gradients[0] @ gradients[0], 1e-20) / jnp.maximum(rise @ rise, 1e-20))
-                gradients = gradients.at[0].add(size * rise)
+                size = jnp.linalg.norm(gradients[0, 0] + gradients[1, 0]) / jnp.maximum(jnp.linalg.norm(rise), 1e-10)
+                gradients = gradients.at[:, 0].add(0.5 * size * rise)
             else:
-                gradients = gradients.at[0].set(scale * rise)
+                gradients = gradients.at[:, 0].set(0.5 * rise)
         new, info = constrained_update(
-            rule, theta, gradients, surrogates, product, dist, mask, used, weight, budget
-        )  # fmt: skip
+            rule, theta, gradients, surrogates, product, dist, mask, used, weight, budget, honest=True
+        )
         return unravel(new), Report(agent, info, _cosine(*halves))
 
     def _priced(self, rows: Float[Array, "J *D"]) -> Float[Array, "J *D"]:

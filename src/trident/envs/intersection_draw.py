@@ -134,7 +134,7 @@ def draw_vehicle(c: IntersectionConfig, ax: Axes, now: Traffic, box: Any, i: int
     l, w = 0.5 * c.length, 0.5 * c.width
     # 1.35 times its size: a car 3.7 m long is hard to see on a map of 124 m
     body = 1.35 * np.array([[-l, -w], [0.75 * l, -w], [l, -0.45 * w], [l, 0.45 * w], [0.75 * l, w], [-l, w]]) @ turn.T
-    ax.add_patch(Polygon(body + [x, y], fc=colour, ec="white", lw=0.7, zorder=6))
+    ax.add_patch(Polygon(body + np.array([x, y]), fc=colour, ec="white", lw=0.7, zorder=6))
     if shielded:
         ax.scatter(x, y, s=260, facecolors="none", edgecolors=SHIELD, linewidths=2.0, zorder=7)
     ax.annotate(
@@ -154,7 +154,8 @@ def draw_gap_links(ax: Axes, now: Traffic, box: Any, gap: np.ndarray) -> None:
         )
         if strong:
             ax.annotate(
-                f"{gap[i, j]:.1f} s".replace("-0.0", "0.0"), ends.mean(0), fontsize=7, color="white", ha="center", va="center", zorder=9,
+                f"{gap[i, j]:.1f} s".replace("-0.0", "0.0"), ends.mean(0),
+                fontsize=7, color="white", ha="center", va="center", zorder=9,
                 bbox={"boxstyle": "round,pad=0.2", "fc": colour, "ec": "none"},
             )  # fmt: skip
 
