@@ -125,7 +125,8 @@ def test_forbidden_modes_are_never_chosen_and_boxes_hold(compiled):
 
 
 def test_every_family_is_run():
-    assert {ALGORITHMS[name].make for name in RUN} == {preset.make for preset in ALGORITHMS.values()}
+    pages = {preset.make for preset in ALGORITHMS.values() if preset.make.__module__.startswith("trident.algos.")}
+    assert {ALGORITHMS[name].make for name in RUN} == pages  # other tests register learners of their own
 
 
 @pytest.mark.parametrize(("name", "chain"), SHAPES)
