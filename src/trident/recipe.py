@@ -73,7 +73,7 @@ class TridentConfig:
     target_rate: float = 0.03
     """Rate at which target networks follow."""
 
-    source: Literal["pathwise", "score", "both"] = "pathwise"
+    source: Literal["pathwise", "score", "both"] = "both"
     """Where the reward's ascent direction comes from. pathwise: the critics' slopes; score: a few clipped steps on the
     advantages of this round (GAE upon the residual critic); both: the sum of the two. Costs are always pathwise."""
     gae_lambda: float = 0.95

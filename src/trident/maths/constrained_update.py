@@ -78,7 +78,8 @@ def constrained_update(
     Fisher matrix (maths.fisher; fewer states suffice for it); `weight` sums to one.
 
     `honest`: `gradients` are those of two halves of the batch, [2, J, D], and what a step changes is predicted by each
-    half for the other (see `expected_changes`); the surrogates of the batch are corrected by the difference.
+    half for the other (see `expected_changes`). The line search still asks the batch, whose changes are exact for it;
+    what is reported is corrected by the difference.
     """
     old = dist(theta)
     if honest:
@@ -111,7 +112,7 @@ def constrained_update(
         recovering = index >= rule.backtracks
         fraction = rule.ratio ** (index % rule.backtracks).astype(theta.dtype)
         new = theta + fraction * ways[recovering.astype(jnp.int32)]
-        change = surrogates(new) - fraction * lies[recovering.astype(jnp.int32)]
+        change = surrogates(new)
         kl = jnp.sum(weight * hybrid.kl(old, dist(new), mask, used))
         demanded = jnp.where(recovering, 0.0, 0.1 * fraction * granted)
         costs = jnp.where(jnp.where(recovering, violated, granted < 0), change[1:] <= demanded, change[1:] <= room)
@@ -122,7 +123,8 @@ def constrained_update(
         if rule.recovery == "descent":
             good |= recovering & (kl <= rule.slack * rule.delta) & jnp.all(~violated | (change[1:] < 0.0))
         kind = jnp.where(recovering, RECOVERY, TRUST_REGION)
-        return good, Candidate(new, kind, fraction, kl, change)
+        honestly = change - fraction * lies[recovering.astype(jnp.int32)]
+        return good, Candidate(new, kind, fraction, kl, honestly)
 
     nothing = Candidate(theta, jnp.int32(REJECTED), jnp.zeros(()), jnp.zeros(()), jnp.zeros(len(gradients)))
     first = jnp.where(step.feasible, 0, rule.backtracks)

@@ -82,6 +82,7 @@ PRINTED = replace(
     cost_physics=False, target_rate=0.005,
 )  # fmt: skip
 ABLATIONS: dict[str, tuple[str, trident.TridentConfig]] = {
+    "pathwise": ("the reward's direction by the critics' slopes alone", replace(TRIDENT, source="pathwise")),
     "stgc": ("the mode's gradient by STGC, however few the modes", replace(TRIDENT, estimator="stgc")),
     "no-stgc": ("plain Gumbel-Softmax", replace(TRIDENT, estimator="gs")),
     "lagrangian": ("multipliers instead of Lyapunov budgets", replace(TRIDENT, safety="lagrangian")),
