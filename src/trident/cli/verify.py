@@ -9,6 +9,7 @@ from typing import Annotated
 
 import tyro
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from trident.cli.options import parse
@@ -97,7 +98,7 @@ def list_claims(console: Console) -> None:
 def show(record: lab.Record, console: Console) -> None:
     table = Table(show_lines=True)
     for name in lab.HEADER:
-        table.add_column(name, no_wrap=name == "claim")
+        table.add_column(escape(name), no_wrap=name == "claim")
     for *cells, verdict in lab.rows(record):
-        table.add_row(*cells, f"[{STYLES.get(verdict, 'dim')}]{verdict}[/]")
+        table.add_row(*map(escape, cells), f"[{STYLES.get(verdict, 'dim')}]{verdict}[/]")
     console.print(table)

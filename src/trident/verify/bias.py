@@ -11,7 +11,8 @@ power of x_0 is the probability that all n choices fall on mode 0, and integrati
     E[x_0^n] = E[ q_0 ],   q = softmax(l + tau m),   m_k = max_r (g'^r_k - g'^r_0),
     E[1{0 chosen} d x_0 / d l_k] = -E[ 1{g'_k > g'_0} q_0 q_k ],   m_k = max(0, g'_k - g'_0)   (k != 0; hard forward)
 
-which no small tau makes steep: m has mean H_{n-1} = 0, 1, 3/2, the noise enters as tau m, and all temperatures share it.
+which no small tau makes steep: the noise enters as tau m, m has mean H_{n-1} = 0, 1, 3/2, and all temperatures share
+the draws.
 """
 
 from __future__ import annotations

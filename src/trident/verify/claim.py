@@ -36,7 +36,7 @@ class Check(NamedTuple):
 
     @property
     def answer(self) -> str:
-        value, low, high = self.measured
+        _, low, high = self.measured
         if not all(map(math.isfinite, self.measured)):
             return "no"
         if self.low <= low and high <= self.high:

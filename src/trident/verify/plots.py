@@ -52,8 +52,8 @@ def slope_guide(ax: Any, x: np.ndarray, exponent: float, share: float = 0.04) ->
     x = np.asarray(x, float)
     y = share * (x / x.max()) ** exponent
     ax.plot(x, y, ls="--", lw=1.0, color=GUIDE, zorder=0)
-    ax.annotate(f"{exponent:g}", (x.min(), y[np.argmin(x)]), color=GUIDE, fontsize=8, ha="right", va="center",
-                xytext=(-3, 0), textcoords="offset points")  # fmt: skip
+    ax.annotate(f"slope {exponent:g}", (x.min(), y[np.argmin(x)]), color=GUIDE, fontsize=8, ha="left", va="bottom",
+                xytext=(0, 2), textcoords="offset points")  # fmt: skip
 
 
 def temperature_axis(ax: Any, taus: np.ndarray) -> None:

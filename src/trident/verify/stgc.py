@@ -32,9 +32,13 @@ POWERS = ("linear", "square", "cube")
 REFERENCES = (0.1, 0.2, 0.4)
 """tau0, at tau = 0.0125"""
 LABELS = {
-    "gs": "plain Gumbel-Softmax", "st": "straight-through", "stgc-paper": "STGC as printed", "stgc": "STGC, ratio-locked",
-    "romberg": "Romberg, 3 temperatures", "exact": "sum over modes",
-}  # fmt: skip
+    "gs": "plain Gumbel-Softmax",
+    "st": "straight-through",
+    "stgc-paper": "STGC as printed",
+    "stgc": "STGC, ratio-locked",
+    "romberg": "Romberg, 3 temperatures",
+    "exact": "sum over modes",
+}
 
 
 def measure(seed: int, say: Say, relax: bias.Relax = relaxations, modes: tuple[int, ...] = (3, 5, 8)) -> Data:
@@ -260,7 +264,7 @@ CLAIMS = (
           "the remainder is -tau tau0 J2: it grows with tau0"),
     Claim("stgc-objective", "Eq. (2), section 5.1", "correcting the Jacobian alone suffices", _judge_objective,
           "the objective itself must be evaluated at both soft samples"),
-    Claim("romberg", "beyond the paper", "three temperatures give O(tau^3), the sum over modes no bias", _judge_romberg),
+    Claim("romberg", "beyond the paper", "three temperatures: O(tau^3); the sum over modes: no bias", _judge_romberg),
 )  # fmt: skip
 
 EXPERIMENT = Experiment("stgc", "bias of every discrete-gradient estimator against temperature", measure, CLAIMS, draw)
