@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from trident.verify import gumbel, safety, stgc
+from trident.verify import gumbel, invariance, safety, samples, stgc
 from trident.verify.claim import Claim, Experiment
 
-EXPERIMENTS: tuple[Experiment, ...] = (stgc.EXPERIMENT, gumbel.EXPERIMENT, safety.EXPERIMENT)
+EXPERIMENTS: tuple[Experiment, ...] = (
+    stgc.EXPERIMENT,
+    gumbel.EXPERIMENT,
+    safety.EXPERIMENT,
+    invariance.EXPERIMENT,
+    samples.EXPERIMENT,
+)
 CLAIMS: tuple[Claim, ...] = tuple(claim for experiment in EXPERIMENTS for claim in experiment.claims)

@@ -79,13 +79,13 @@ def random_game(
         jnp.asarray(np.concatenate([reward[..., None], cost], axis=-1)),
         jnp.asarray(rng.dirichlet(np.ones(states))), jnp.zeros(costs), discount,
     )  # fmt: skip
-    solver, unit = _plain(game), np.eye(1 + costs)
+    solver, unit = solver_of(game), np.eye(1 + costs)
     greedy = solver.evaluate(solver.best(unit[0]))[0][1:]
     least = [solver.evaluate(solver.best(-unit[k]))[0][k] for k in range(1, 1 + costs)]
     return game._replace(limits=jnp.asarray(greedy + tightness * (np.array(least) - greedy)))
 
 
-class _Plain(NamedTuple):
+class Solver(NamedTuple):
     """A game as NumPy arrays: policy iteration on a few states is quicker without a compiler."""
 
     transition: np.ndarray
@@ -111,9 +111,9 @@ class _Plain(NamedTuple):
             modes = np.where(gain > 1e-12, q.argmax(axis=-1), modes)
 
 
-def _plain(game: Game) -> _Plain:
+def solver_of(game: Game) -> Solver:
     arrays = [np.asarray(x, np.float64) for x in game[:3]]
-    return _Plain(arrays[0], arrays[1], arrays[2], float(game.discount))
+    return Solver(arrays[0], arrays[1], arrays[2], float(game.discount))
 
 
 class Optimum(NamedTuple):
@@ -125,7 +125,7 @@ class Optimum(NamedTuple):
 
 def optimum(game: Game) -> Optimum:
     """Of the occupancy linear program with one constraint."""
-    solver, limit = _plain(game), float(game.limits[0])
+    solver, limit = solver_of(game), float(game.limits[0])
     low, high = 0.0, 1.0
 
     def at(mu: float) -> tuple[np.ndarray, np.ndarray]:

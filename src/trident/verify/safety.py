@@ -287,6 +287,7 @@ def _judge_rivals(data: Data) -> Evidence:
 
 def _judge_optimum(data: Data) -> Evidence:
     last = np.array(data["styles"]["as analysed"]["last_gap"])
+    reached = _median(data["nash_gap"]["as analysed"])
     rows = data["schedules"]["1/sqrt(K)"]
     own = fit_powers(rows["horizons"], np.array(rows["gap_to_own_end"])).exponent
     return Evidence(
