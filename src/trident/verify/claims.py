@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from trident.verify import gumbel, invariance, safety, samples, stgc
+from trident.verify import coupling, gumbel, invariance, safety, samples, stgc
 from trident.verify.claim import Claim, Experiment
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     stgc.EXPERIMENT,
     gumbel.EXPERIMENT,
+    coupling.EXPERIMENT,
     safety.EXPERIMENT,
     invariance.EXPERIMENT,
     samples.EXPERIMENT,

@@ -48,6 +48,19 @@ def fit_powers(x: Sequence[float] | np.ndarray, rows: np.ndarray) -> Power:
     )
 
 
+def pooled_power(x: Sequence[float] | np.ndarray, rows: np.ndarray) -> Power:
+    """The exponent of the root mean square over curves (rows), with a jackknife interval: for curves of which single
+    ones may change sign or vanish."""
+    rows, u = np.asarray(rows, float), np.log(np.asarray(x, float))
+    slope = lambda part: np.polyfit(u, 0.5 * np.log(np.mean(part**2, axis=0)), 1)  # noqa: E731
+    value, at_zero = slope(rows)
+    left = np.array([slope(np.delete(rows, i, axis=0))[0] for i in range(len(rows))])
+    half = t_quantile(len(rows) - 1) * np.sqrt((len(rows) - 1) * left.var())
+    fitted, seen = value * u + at_zero, 0.5 * np.log(np.mean(rows**2, axis=0))
+    r2 = 1.0 - np.sum((seen - fitted) ** 2) / max(np.sum((seen - seen.mean()) ** 2), 1e-20)
+    return Power(Estimate(float(value), float(value - half), float(value + half)), float(r2), float(np.exp(at_zero)))
+
+
 def mean_interval(sample: Sequence[float] | np.ndarray) -> Estimate:
     """Mean of independent numbers and its 95 % t-interval."""
     sample = np.asarray(sample, float)

@@ -74,7 +74,7 @@ def _learn(q_phys: Any, moves: Any, reward: Any, steps: int) -> Any:
 
 
 def _shaping(seed: int) -> dict[str, list[int]]:
-    """How many games get another optimal policy, per weight: by a rough Q*, by Q* itself, by a potential's difference."""
+    """How many games get another optimal policy, per weight: by a rough Q*, by Q* itself, by a potential."""
     changed = {name: [0] * len(WEIGHTS) for name in ("rough Q*", "exact Q*", "potential")}
     rng = np.random.default_rng([seed, 4])
     for i in range(GAMES):

@@ -183,20 +183,21 @@ def _network_saving(data: Data, noise: str) -> Estimate:
 
 def _judge_ratio(data: Data) -> Evidence:
     predicted = 1.0 / (1.0 - R2[-1])
+    quiet, noisy = (_network_saving(data, name) for name in NOISES)
     clean = np.array(data["network"]["without noise"])
     rate = -fit_power(SIZES[1:], clean[0].mean(axis=-1)[1:]).exponent.value
     at = mean_interval(clean[-1, -2] / clean[0, -2] / (1.0 - R2[-1]))
     return Evidence(
         (
-            Check("critic, no noise: saving / 5", _scaled(_network_saving(data, "without noise"), predicted), 0.67, 1.5),
-            Check("critic, noise: saving / 5", _scaled(_network_saving(data, "with noise"), predicted), 0.67, 1.5),
+            Check("critic, no noise: saving / 5", _scaled(quiet, predicted), 0.67, 1.5),
+            Check("critic, noise: saving / 5", _scaled(noisy, predicted), 0.67, 1.5),
             Check("least squares, noise: saving / 5", exact(saving(data, data["least_squares"]["error"]) / predicted),
                   0.67, 1.5),
         ),
         (
             Check("no noise, same n: error ratio / (1 - R2)", at, 0.4, 1.6),
             Check("saving / (1 - R2)^(-1/p), p the curve's exponent",
-                  _scaled(_network_saving(data, "without noise"), predicted ** (1.0 / rate)), 0.5, 2.0),
+                  _scaled(quiet, predicted ** (1.0 / rate)), 0.5, 2.0),
             Check("least squares, noise: saving", exact(saving(data, data["least_squares"]["error"])), 0.95, 1.05),
         ),
     )  # fmt: skip
