@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from trident.verify import coupling, gumbel, invariance, safety, samples, stgc
+from trident.verify import actor_critic, coupling, gumbel, invariance, safety, samples, stgc
 from trident.verify.claim import Claim, Experiment
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     stgc.EXPERIMENT,
     gumbel.EXPERIMENT,
+    actor_critic.EXPERIMENT,
     coupling.EXPERIMENT,
     safety.EXPERIMENT,
     invariance.EXPERIMENT,
