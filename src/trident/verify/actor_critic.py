@@ -30,8 +30,8 @@ from trident.verify.plots import COLOURS, panels, temperature_axis
 from trident.verify.stgc import LABELS
 
 NAMES = ("gs", "st", "stgc-paper", "stgc", "romberg")
-TAUS = (0.4, 0.2, 0.1, 0.05)
-STATES, GROUPS, DRAWS = 24, 16, 512
+TAUS = (0.4, 0.2, 0.1)
+STATES, GROUPS, DRAWS = 24, 16, 384
 ENVS, STEPS = 32, 24
 AGENT = 0
 
@@ -134,17 +134,17 @@ def _relative_spread(means: np.ndarray, squares: np.ndarray, true: np.ndarray) -
 # --- judging --------------------------------------------------------------------------------------
 
 
-def _ratio(data: Data, name: str, tau: float) -> Estimate:
-    """Bias over plain Gumbel-Softmax's, intervals combined to the worse."""
+def _beyond(data: Data, name: str, tau: float) -> Estimate:
+    """Relative bias less plain Gumbel-Softmax's, intervals added."""
     at = data["taus"].index(tau)
-    top, bottom = (Estimate(**data["bias"][n][at]) for n in (name, "gs"))
-    return Estimate(top.value / bottom.value, top.low / bottom.high, top.high / max(bottom.low, 1e-12))
+    ours, plain = (Estimate(**data["bias"][n][at]) for n in (name, "gs"))
+    return Estimate(ours.value - plain.value, ours.low - plain.high, ours.high - plain.low)
 
 
 def _judge(data: Data) -> Evidence:
     return Evidence(
-        (Check("bias of printed STGC / plain GS, tau = 0.1", _ratio(data, "stgc-paper", 0.1), 0.0, 1.0),),
-        (Check("ratio-locked / plain GS, tau = 0.1", _ratio(data, "stgc", 0.1), 0.0, 1.0),),
+        (Check("relative bias of printed STGC less plain GS's", _beyond(data, "stgc-paper", 0.2), high=0.0),),
+        (Check("of ratio-locked STGC less plain GS's", _beyond(data, "stgc", 0.2), high=0.05),),
     )
 
 
@@ -157,7 +157,7 @@ def draw(data: Data, path: Path) -> None:
             value = np.array([r.value for r in rows])
             error = np.abs(np.array([[r.low, r.high] for r in rows]).T - value)
             ax.errorbar(taus, value, error, fmt="o-", ms=4, color=colour, label=LABELS[name], capsize=2)
-        ax.set(title="bias / |exact gradient|", xscale="log", yscale="log")
+        ax.set(title="bias / |exact gradient|", xscale="log", ylim=(0, 0.4))
         temperature_axis(ax, taus)
 
     def spread(ax: Any) -> None:
@@ -171,7 +171,7 @@ def draw(data: Data, path: Path) -> None:
 
 CLAIMS = (
     Claim("actor-critic", "section 5.1, table 2", "with critics as objective STGC is less biased than plain GS", _judge,
-          "the ratio-locked form on the objective is; the printed one takes the slope at the hard sample"),
+          "the printed form is far more biased; the ratio-locked one no more than plain GS"),
 )  # fmt: skip
 
 EXPERIMENT = Experiment("actor-critic", "gradient error inside the real actor-critic", measure, CLAIMS, draw)

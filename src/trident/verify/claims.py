@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from trident.verify import actor_critic, coupling, gumbel, invariance, safety, samples, stgc
+from trident.verify import (
+    actor_critic,
+    arithmetic,
+    complexity,
+    coupling,
+    curves,
+    gumbel,
+    invariance,
+    safety,
+    samples,
+    stgc,
+)
 from trident.verify.claim import Claim, Experiment
 
-EXPERIMENTS: tuple[Experiment, ...] = (
-    stgc.EXPERIMENT,
-    gumbel.EXPERIMENT,
-    actor_critic.EXPERIMENT,
-    coupling.EXPERIMENT,
-    safety.EXPERIMENT,
-    invariance.EXPERIMENT,
-    samples.EXPERIMENT,
-)
+EXPERIMENTS: tuple[Experiment, ...] = tuple(
+    module.EXPERIMENT
+    for module in (
+        stgc, gumbel, actor_critic, coupling, safety, curves, invariance, samples, complexity, arithmetic
+    )
+)  # fmt: skip
 CLAIMS: tuple[Claim, ...] = tuple(claim for experiment in EXPERIMENTS for claim in experiment.claims)

@@ -1,8 +1,8 @@
 """Theorems 2 and 3 on UAV-MEC, from the committed training records; what has no record yet is said to have none.
 
 Rounds stand for the theorem's iterations. The violation of a round is the sum over constraints of max(0, cost - limit)
-of the policy that collected it; the gap is that to the best reward known of any policy that was evaluated. Exponents are
-fitted to every seed from an eighth of the run on; intervals are over seeds.
+of the policy that collected it; the gap is that to the best reward known of any policy that was evaluated. Exponents
+are fitted to every seed from an eighth of the run on; intervals are over seeds.
 """
 
 from __future__ import annotations

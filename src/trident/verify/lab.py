@@ -46,7 +46,7 @@ def run(
         began = time.monotonic()
         where = f"[{number}/{len(experiments)}] {experiment.name}"
         say(f"{where}: {experiment.about}")
-        data = plain(experiment.measure(seed, lambda text, where=where: say(f"{where}: {text}")))
+        data = short(plain(experiment.measure(seed, lambda text, where=where: say(f"{where}: {text}"))))
         record["experiments"][experiment.name] = {"seed": seed, "seconds": time.monotonic() - began, "data": data}
         for claim in experiment.claims:
             record["claims"][claim.name] = judge(claim, data)
@@ -54,6 +54,15 @@ def run(
             experiment.draw(data, figures / f"{experiment.name}.png")
         keep(record)
     return record
+
+
+def short(value: Any) -> Any:
+    """Six significant digits: what is judged is what the record holds, and rounding noise stays out of it."""
+    if isinstance(value, dict):
+        return {k: short(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [short(v) for v in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def judge(claim: Claim, data: dict[str, Any]) -> Record:

@@ -43,16 +43,16 @@ LABELS = {
 
 def measure(seed: int, say: Say, relax: bias.Relax = relaxations, modes: tuple[int, ...] = (3, 5, 8)) -> Data:
     say("two modes, by quadrature")
-    two = {name: _line_sup(relax, name, TAUS) for name in ESTIMATORS}
+    two = {name: line_sup(relax, name, TAUS) for name in ESTIMATORS}
     say("two modes beside forbidden ones")
-    masked = {name: _line_sup(relax, name, TAUS[-SMALL:], masked=2) for name in ("gs", "stgc")}
-    reference = [_line_sup(relax, "stgc-paper", (0.0125,), tau0=t)["linear"][0] for t in REFERENCES]
+    masked = {name: line_sup(relax, name, TAUS[-SMALL:], masked=2) for name in ("gs", "stgc")}
+    reference = [line_sup(relax, "stgc-paper", (0.0125,), tau0=t)["linear"][0] for t in REFERENCES]
     remainder = float(reference[0] / (0.0125 * REFERENCES[0] * _laplacian_slope()))
     say("three to eight modes")
     with jax.enable_x64(True):
         many = {str(m): _many(seed, m) for m in modes}
         say("the estimators' code against the identities")
-        agreement = [z for m in (modes[0], modes[-1]) for z in _agreement(relax, seed, m)]
+        agreement = [z for m in (modes[0], modes[-1]) for z in agreement_scores(relax, seed, m)]
         forbidden = max(_forbidden(relax, name) for name in ESTIMATORS)
     return {
         "taus": list(TAUS), "two": two, "masked": masked, "many": many, "agreement": agreement, "forbidden": forbidden,
@@ -60,7 +60,7 @@ def measure(seed: int, say: Say, relax: bias.Relax = relaxations, modes: tuple[i
     }  # fmt: skip
 
 
-def _line_sup(relax: bias.Relax, name: str, taus: tuple[float, ...], **where: Any) -> dict[str, list[float]]:
+def line_sup(relax: bias.Relax, name: str, taus: tuple[float, ...], **where: Any) -> dict[str, list[float]]:
     """objective -> largest |bias| over the logits, per temperature."""
     lines = [np.abs(bias.on_the_line(relax, name, tau, **where).bias).max(axis=0) for tau in taus]
     return {h: [float(row[i]) for row in lines] for i, h in enumerate(bias.OBJECTIVES)}
@@ -99,7 +99,7 @@ def _many(seed: int, modes: int, count: int = 20_000) -> dict[str, Any]:
     return out
 
 
-def _agreement(relax: bias.Relax, seed: int, modes: int, count: int = 40_000) -> list[float]:
+def agreement_scores(relax: bias.Relax, seed: int, modes: int, count: int = 40_000) -> list[float]:
     """(sampled mean of the code's gradient - identity) / its standard error, over estimators, powers and modes."""
     scores = []
     noise = jnp.asarray(bias.gumbels(seed, 20_000, modes))
