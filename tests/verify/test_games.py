@@ -1,4 +1,4 @@
-"""Tabular games: the optimum against a linear-programming solver, values against iteration, the update and its rules."""
+"""Tabular games: the optimum against a linear-programming solver, values against iteration, the update itself."""
 
 import jax
 import jax.numpy as jnp

@@ -46,7 +46,7 @@ class VerifyOptions:
     docs: Path | None = None
     """Put the table of verdicts into this page, between its marks."""
     show: Path | None = None
-    """Print this record instead of measuring."""
+    """Print this record instead of measuring; with --figures draw its figures again."""
 
 
 def verify(argv: list[str]) -> int:
@@ -57,6 +57,8 @@ def verify(argv: list[str]) -> int:
         return 0
     record = lab.read_record(options.show) if options.show else _measure(options, console)
     show(record, console)
+    if options.show and options.figures:
+        lab.draw(record, options.figures)
     if options.docs:
         lab.insert_table(options.docs, record)
     return 0

@@ -170,14 +170,15 @@ def draw(data: Data, path: Path) -> None:
     def panel(axis: str, label: str) -> Any:
         def one(ax: Any) -> None:
             shown = [p for p in data if isinstance(data[p], dict) and axis in data[p] and "flops" in data[p][axis]]
-            for part, colour in zip(shown, COLOURS, strict=False):
+            for part in shown:
+                colour = COLOURS[list(data).index(part)]
                 rows = data[part][axis]
                 ax.loglog(rows["at"], rows["flops"], "o-", ms=4, color=colour, label=f"{part}: {rows['last']:.2f}")
             slope_guide(ax, np.array(data["actors"][axis]["at"]), 1.0, 3e11)
             ax.set(title=f"operations against {label}", xlabel=label)
             ax.set_xticks(data["actors"][axis]["at"], [str(s) for s in data["actors"][axis]["at"]])
             ax.minorticks_off()
-            ax.legend(fontsize=7.5, loc="lower right")
+            ax.legend(fontsize=7.5, loc="center", bbox_to_anchor=(0.62, 0.42))
 
         return one
 

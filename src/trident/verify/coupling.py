@@ -239,7 +239,8 @@ def draw(data: Data, path: Path) -> None:
                 ax.loglog(data["steps"], mean, "o-", ms=4, color=colour, label=f"error in the {kind}")
             slope_guide(ax, np.array(data["steps"]), 1.0, 2.0 * top)
             slope_guide(ax, np.array(data["steps"]), 2.0, 2.0 * top)
-            ax.set(title=f"{way}: leak of one step", xlabel="step size eta")
+            ax.set(title=f"{way}: leak of one step", xlabel="step size eta", ylim=(None, 30.0 * top))
+            ax.legend(loc="upper left")
             ax.set_xticks(data["steps"], [f"{s:g}" for s in data["steps"]])
             ax.minorticks_off()
 
@@ -247,9 +248,12 @@ def draw(data: Data, path: Path) -> None:
 
     def lasting(ax: Any) -> None:
         for (subset, rows), colour in zip(data["lasting"]["trident"].items(), COLOURS, strict=True):
-            ax.loglog(data["points"], np.mean(rows, axis=0), "o-", ms=3, color=colour, label=subset)
+            style = "o--" if subset.startswith("all but") else "o-"
+            ax.loglog(data["points"], np.mean(rows, axis=0), style, ms=3, color=colour, label=subset)
         slope_guide(ax, np.array(data["points"]), 1.0, 200.0)
         ax.set(title="cumulative violation with lasting errors", xlabel="rounds K")
+        ax.set_xticks(data["points"], [str(p) for p in data["points"]])
+        ax.minorticks_off()
         ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), title="errors")
 
     panels(path, "Lemma 1: errors that leak into the cost", [by_step("projected"), by_step("multiplier"), lasting])

@@ -156,7 +156,8 @@ def draw(data: Data, path: Path) -> None:
                 top = max(top, float(rows.max()))
             rounds = np.array([r["rounds"][i] for r in data["runs"].values() for i in (0, -1)])
             for slope in slopes if len(rounds) else ():
-                slope_guide(ax, np.sort(rounds)[[0, -1]], slope, 1.3 * top)
+                ends = np.sort(rounds)[[0, -1]]
+                slope_guide(ax, ends, slope, 1.3 * top * (ends[1] / ends[0]) ** min(slope, 0.0))
             ax.set(title=title, xlabel="rounds K")
 
         return panel

@@ -56,6 +56,13 @@ def run(
     return record
 
 
+def draw(record: Record, figures: Path) -> None:
+    """The figures of a record, again."""
+    for experiment in EXPERIMENTS:
+        if experiment.draw is not None and experiment.name in record["experiments"]:
+            experiment.draw(record["experiments"][experiment.name]["data"], figures / f"{experiment.name}.png")
+
+
 def short(value: Any) -> Any:
     """Six significant digits: what is judged is what the record holds, and rounding noise stays out of it."""
     if isinstance(value, dict):

@@ -1,5 +1,5 @@
-"""Single rounds of the constrained update on tabular games: contraction, drift, the sharing of a budget; and the printed
-conditions and steps beside them."""
+"""Single rounds of the constrained update on tabular games: contraction, drift, the sharing of a budget; and the
+printed conditions and steps beside them."""
 
 from __future__ import annotations
 
