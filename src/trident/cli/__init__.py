@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, Command]] = {
     "render": ("make a GIF of a run or of a scripted policy", lazily("trident.cli.show", "render")),
     "list": ("every environment, algorithm and scripted policy", lazily("trident.cli.show", "list_all")),
     "bench": ("measure speed on this machine", lazily("trident.cli.bench", "bench")),
+    "verify": ("check every claim of the paper against numbers", lazily("trident.cli.verify", "verify")),
     "check": ("check that an environment keeps the contract", lazily("trident.cli.show", "check")),
 }
 """name -> (one line of help, what to call with the remaining arguments)"""

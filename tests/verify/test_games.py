@@ -1,0 +1,108 @@
+"""Tabular games: the optimum against a linear-programming solver, values against iteration, the update itself."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from trident.verify import invariance, rounds
+from trident.verify.game import evaluate, mix, nash_gap, optimum, random_game
+from trident.verify.play import Style, no_injection, side_by_side, update
+
+
+def occupancy_optimum(game):
+    p, r = np.asarray(game.transition), np.asarray(game.signals)
+    states, actions = r.shape[:2]
+    flow = np.repeat(np.eye(states), actions, axis=1) - game.discount * p.reshape(states * actions, states).T
+    found = linprog(
+        -r[..., 0].ravel(), A_ub=r[..., 1].reshape(1, -1), b_ub=np.asarray(game.limits), A_eq=flow,
+        b_eq=np.asarray(game.start),
+    )  # fmt: skip
+    return -found.fun
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_optimum_is_that_of_the_linear_program(seed):
+    with jax.enable_x64(True):
+        game = random_game(seed, states=4, agents=2, modes=2)
+        np.testing.assert_allclose(optimum(game).value, occupancy_optimum(game), rtol=1e-7)
+
+
+def test_values_by_iteration():
+    with jax.enable_x64(True):
+        game = random_game(0, states=4, agents=2, modes=2)
+        pis = np.random.default_rng(0).dirichlet(np.ones(2), size=(2, 4))
+        policy = np.einsum("sa,sb->sab", *pis).reshape(4, 4)
+        np.testing.assert_allclose(mix([jnp.asarray(p) for p in pis]), policy)
+        moves, rewards = (
+            np.einsum("sa,sat->st", policy, game.transition),
+            np.einsum("sa,saj->sj", policy, game.signals),
+        )
+        v, d = np.zeros((4, 2)), np.zeros(4)
+        for _ in range(400):
+            v, d = rewards + 0.9 * moves @ v, np.asarray(game.start) + 0.9 * d @ moves
+        found = evaluate(game, jnp.asarray(policy))
+        np.testing.assert_allclose(found.state, v, rtol=1e-9)
+        np.testing.assert_allclose(found.visits, d, rtol=1e-9)
+
+
+def test_nash_gap_of_one_agent_is_its_gap_to_the_optimum():
+    with jax.enable_x64(True):
+        game = random_game(1, states=3, agents=1, modes=3)
+        even = np.full((1, 3, 3), 1.0 / 3.0)
+        gap = optimum(game).value - float(evaluate(game, jnp.asarray(even[0])).total[0])
+        np.testing.assert_allclose(nash_gap(game, even), gap, rtol=1e-9)
+
+
+@pytest.fixture(scope="module")
+def one_round():
+    """(styles, limit / cost of the uniform policy) -> (cost before, after, limit); one compiled program."""
+    with jax.enable_x64(True):
+        game = random_game(2, states=3, agents=2, modes=2)
+        logits, wrong = jnp.zeros((2, 3, 2)), no_injection(2, 3, 2)
+        cost = float(evaluate(game, mix(list(jax.nn.softmax(logits, axis=-1)))).total[1])
+        run = jax.jit(
+            jax.vmap(lambda s, g: update("natural", g, s, logits, 1e-3, wrong, jnp.zeros(1)), in_axes=(0, None))
+        )
+
+        def play(styles, limit):
+            with jax.enable_x64(True):
+                new, _ = run(side_by_side(styles), game._replace(limits=jnp.array([limit])))
+                after = [float(evaluate(game, mix(list(jax.nn.softmax(t, axis=-1)))).total[1]) for t in new]
+            return cost, np.array(after), limit
+
+        yield play, cost
+
+
+def test_excess_contracts_by_one_minus_alpha(one_round):
+    play, cost = one_round
+    before, after, limit = play([Style(alpha=0.1), Style(alpha=0.2)], cost / 1.03)
+    np.testing.assert_allclose((after - limit) / (before - limit), [0.9, 0.8], atol=0.03)
+
+
+def test_a_budget_for_every_agent_is_spent_twice(one_round):
+    play, cost = one_round
+    whole = Style(alpha=1.0)
+    before, after, limit = play([whole, whole._replace(shared=0.0, sequential=0.0)], cost + 0.01)
+    np.testing.assert_allclose((after - before) / (limit - before), [1.0, 2.0], atol=0.15)
+
+
+def test_one_state_makes_the_printed_condition_say_nothing():
+    found = rounds.per_state(0, count=60)
+    assert found["misled"][0] > 0.2 * found["misled"][1] > 0
+    assert found["unchanged"][0] > 0.2 * found["unchanged"][1] > 0
+
+
+def test_residual_critic_keeps_the_fixed_point():
+    with jax.enable_x64(True):
+        errors = invariance._fixed_points(0, states=3, actions=2, steps=3000)
+    assert max(errors.values()) < 1e-8
+    assert set(errors) == {"none", "the truth", "wrong", "constant"}
+
+
+def test_shaping_changes_optima_and_potentials_do_not(monkeypatch):
+    monkeypatch.setattr(invariance, "GAMES", 40)
+    changed = invariance._shaping(0)
+    assert changed["potential"] == [0] * len(invariance.WEIGHTS)
+    assert changed["rough Q*"][-1] > 10

@@ -1,0 +1,179 @@
+"""Verdicts, fits, the record and the command."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from trident.cli import main
+from trident.report.records import plain
+from trident.report.stats import Estimate
+from trident.verify import curves, lab, samples
+from trident.verify.claim import (
+    CORRECTED,
+    FAILS,
+    HOLDS,
+    MISSING,
+    UNDECIDED,
+    VERDICTS,
+    Check,
+    Evidence,
+    exact,
+    verdict,
+)
+from trident.verify.claims import CLAIMS, EXPERIMENTS
+from trident.verify.fits import fit_power, fit_powers, limit_order, mean_interval, pooled_power
+
+ROOT = Path(__file__).parents[2]
+RECORD = ROOT / "benchmarks" / "theory" / "record.json"
+YES, NO = Check("", exact(1.0), 0.0, 2.0), Check("", exact(3.0), 0.0, 2.0)
+UNCLEAR = Check("", Estimate(1.9, 1.5, 2.3), 0.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("printed", "corrected", "wanted"),
+    [
+        ((YES, YES), (), HOLDS), ((YES, NO), (), FAILS), ((NO,), (YES,), CORRECTED), ((NO,), (YES, NO), FAILS),
+        ((NO,), (UNCLEAR,), FAILS), ((UNCLEAR, YES), (YES,), UNDECIDED), ((UNCLEAR, NO), (), FAILS),
+        ((Check("", exact(float("nan")), 0.0, 2.0),), (), FAILS),
+    ],
+)  # fmt: skip
+def test_verdicts_follow_from_the_numbers(printed, corrected, wanted):
+    assert verdict(Evidence(printed, corrected)) == wanted
+    assert verdict(Evidence(printed, corrected, "nothing to see")) == MISSING
+
+
+def test_fits_recover_known_powers():
+    x = np.array([1.0, 2.0, 4.0, 8.0])
+    rng = np.random.default_rng(0)
+    np.testing.assert_allclose(fit_power(x, 3.0 * x**-0.5)[1:], (1.0, 3.0))
+    rows = 2.0 * x**1.5 * np.exp(0.05 * rng.normal(size=(20, 4)))
+    for found in (fit_powers(x, rows), pooled_power(x, rows)):
+        assert found.exponent.low < 1.5 < found.exponent.high
+        assert found.exponent.high - found.exponent.low < 0.1
+    heading = limit_order([0.4, 0.2, 0.1, 0.05], [t**2 + t**3 for t in (0.4, 0.2, 0.1, 0.05)])
+    assert heading.low < 2.06 < heading.high < 2.2
+    assert mean_interval([1.0]) == Estimate(1.0, 1.0, 1.0)
+
+
+def test_the_committed_record_has_every_claim_and_only_derived_verdicts():
+    record = lab.read_record(RECORD)
+    assert set(record["claims"]) == {c.name for c in CLAIMS}
+    for claim in CLAIMS:
+        row = record["claims"][claim.name]
+        assert row["verdict"] == verdict(lab.evidence_of(row)), claim.name
+        assert row["verdict"] in VERDICTS
+    for experiment in EXPERIMENTS:  # and the claims follow from the data beside them
+        data = record["experiments"][experiment.name]["data"]
+        for claim in experiment.claims:
+            assert lab.judge(claim, data) == record["claims"][claim.name], claim.name
+
+
+def test_names_of_claims_and_experiments_are_unique():
+    names = [c.name for c in CLAIMS] + [e.name for e in EXPERIMENTS]
+    assert len([c.name for c in CLAIMS]) == len({c.name for c in CLAIMS})
+    assert all(len(lab.choose([n])) == 1 for n in names)
+
+
+def test_dialled_physics_explains_what_it_says():
+    q = np.random.default_rng(0).normal(size=4000)
+    for r2 in samples.R2:
+        left = q - samples.closed_form(q, r2, float(q.mean()))
+        np.testing.assert_allclose(1.0 - left.var() / q.var(), r2, atol=1e-12)
+    # n to an error of 0.01 on 1 / n, wherever it lies
+    assert abs(samples.samples_to([10, 20, 40], [0.1, 0.05, 0.025], 0.01) - 100) < 1e-6
+    assert abs(samples.samples_to([10, 1000], [0.1, 0.001], 0.01) - 100) < 1e-6
+
+
+def test_linear_quadratic_targets_are_unbiased():
+    lq, rng = samples.system(), np.random.default_rng(0)
+    noisy = samples.draw_sample(lq, rng, 200_000, 0.7)
+    gap = noisy.target - noisy.q
+    assert abs(gap.mean()) < 4 * gap.std() / np.sqrt(gap.size)
+
+
+def write_run(folder, violation_power):
+    """A record whose cumulative excess over the limit 0 grows as K^power and whose mean gap to 0 is K^-0.5."""
+    folder.mkdir(parents=True)
+    k = np.arange(1, 129)
+    excess = np.diff(k**violation_power, prepend=0.0)
+    reward = -np.diff(k * k**-0.5, prepend=0.0)
+    (folder / "run.json").write_text(
+        json.dumps({"algo": "trident", "config": {}, "constraints": [{"name": "use", "limit": 0.0}]})
+    )
+    (folder / "result.json").write_text(json.dumps({"policies": {"planner": [{"reward": 0.0}]}}))
+    lines = [
+        {"round": int(i), "env_steps": int(i), "episodes": float(i), "values": {"reward": [r, r], "cost/use": [e, e]}}
+        for i, r, e in zip(k, reward, excess, strict=True)
+    ]
+    (folder / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def curve_verdicts():
+    data = lab.short(plain(curves.measure(0, lambda _: None)))
+    return {c.name: verdict(c.judge(data)) for c in curves.CLAIMS}
+
+
+@pytest.mark.parametrize(("power", "wanted"), [(0.5, HOLDS), (1.0, FAILS)])
+def test_rates_are_read_off_training_records(tmp_path, monkeypatch, power, wanted):
+    write_run(tmp_path / "trident", power)
+    monkeypatch.setattr(curves, "records_folder", lambda: tmp_path)
+    found = curve_verdicts()
+    assert found["uav-violation"] == wanted
+    assert found["uav-suboptimality"] == HOLDS
+    assert found["uav-macpo"] == found["uav-physics"] == found["uav-r2"] == MISSING
+
+
+def test_without_records_nothing_is_judged(monkeypatch):
+    monkeypatch.setattr(curves, "records_folder", lambda: None)
+    assert set(curve_verdicts().values()) == {MISSING}
+
+
+def test_command(tmp_path, capsys):
+    assert main(["verify", "--list"]) == 0
+    assert all(c.name in capsys.readouterr().out for c in CLAIMS)
+    out, page = tmp_path / "record.json", tmp_path / "page.md"
+    page.write_text(f"before\n{lab.MARKS[0]}\nold\n{lab.MARKS[1]}\nafter\n")
+    assert main(["verify", "table-reward", "--out", str(out), "--docs", str(page)]) == 0
+    said = capsys.readouterr().out
+    assert "table-reward" in said
+    assert CORRECTED in said
+    text = page.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert "| table-reward |" in text
+    assert "old" not in text
+    first = json.loads(out.read_text())
+    assert main(["verify", "arithmetic", "--out", str(out)]) == 0
+    assert json.loads(out.read_text())["claims"] == first["claims"]
+    assert main(["verify", "--show", str(out)]) == 0
+    assert "13.5" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("verify stcg-order", "unknown claim 'stcg-order': did you mean 'stgc-order'?"),
+        ("verify --show nowhere.json", "nowhere.json is not a record of `trident verify`"),
+        ("verify table-reward --docs nowhere.md", "cannot read nowhere.md"),
+    ],
+)
+def test_mistakes_are_one_line(words, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(words.split()) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_what_is_finished_survives_an_interruption(tmp_path, monkeypatch, capsys):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    broken = [lab.choose(["arithmetic"])[0], type(EXPERIMENTS[0])("late", "never ends", interrupted, ())]
+    monkeypatch.setattr(lab, "choose", lambda names: broken)
+    out = tmp_path / "record.json"
+    assert main(["verify", "--out", str(out)]) == 130
+    assert "table-reward" in json.loads(out.read_text())["claims"]
+    assert str(out) in capsys.readouterr().out.replace("\n", "")
