@@ -78,8 +78,7 @@ def _critic_view(seed: int) -> tuple[Any, Any, Any, Any]:
     place, obs, mask, alive = (flat(x) for x in (roll.state, roll.obs, roll.mode_mask, roll.alive))
     gumbel = jax.random.gumbel(keys[5], mask.shape)
     noise = jax.random.normal(keys[6], (*alive.shape, spec.action.num_params))
-    blank, nothing = jnp.zeros(alive.shape), jnp.zeros((STATES, 1 + spec.num_constraints))
-    scene = Scene(place, obs, mask, alive, gumbel, noise, blank.astype(jnp.int32), noise, blank, nothing)
+    scene = Scene(place, obs, mask, alive, jnp.full(STATES, 1.0 / STATES), gumbel, noise)
     actors = actors_init(keys[7], spec.num_agents, spec.obs_dim, (32, 32), *spec.action.low.shape[1:], -0.7)
     dist = actors_apply(actors, obs)
     view = through_critics(
