@@ -226,8 +226,10 @@ class AgentUpdate(NamedTuple):
                 gradients = gradients.at[:, 0].add(0.5 * size * rise)
             else:
                 gradients = gradients.at[:, 0].set(0.5 * rise)
+        if not config.honest:
+            gradients = gradients[0] + gradients[1]
         new, info = constrained_update(
-            rule, theta, gradients, surrogates, product, dist, mask, used, weight, budget, honest=True
+            rule, theta, gradients, surrogates, product, dist, mask, used, weight, budget, config.honest
         )
         return unravel(new), Report(agent, info, _cosine(*halves))
 

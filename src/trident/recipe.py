@@ -112,6 +112,9 @@ class TridentConfig:
     damping: float = 0.01
     """Added to the Fisher matrix's diagonal."""
 
+    honest: bool = False
+    """Predict what a step changes by each half of the batch for the other (maths.constrained_update.expected_changes):
+    promises are kept more often, and the reward rises more slowly."""
     safety: Literal["lyapunov", "paper", "lagrangian", "none"] = "lyapunov"
     """lyapunov: a round's costs may change by alpha (d - J - xi); paper: by d - J, as printed; lagrangian: no budget,
     but multipliers in the objective; none: limits are only reported."""
