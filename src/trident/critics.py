@@ -114,11 +114,12 @@ def critic_input(
     state: Float[Array, "*batch S"],
     obs: Float[Array, "*batch N O"],
     encoded: Float[Array, "*batch N A"],
-    successor: Float[Array, "*batch Z"],
+    successor: Float[Array, "*batch Z"] | None = None,
 ) -> Float[Array, "*batch X"]:
-    """Central critics see the global state, what every agent sees, what every agent does, and where that leads."""
-    flat = [state, obs.reshape(*obs.shape[:-2], -1), encoded.reshape(*encoded.shape[:-2], -1), successor]
-    return jnp.concatenate(flat, axis=-1)
+    """Central critics see the global state, what every agent sees, what every agent does, and (with physics) where that
+    leads."""
+    flat = [state, obs.reshape(*obs.shape[:-2], -1), encoded.reshape(*encoded.shape[:-2], -1)]
+    return jnp.concatenate(flat if successor is None else [*flat, successor], axis=-1)
 
 
 # --- the closed form ------------------------------------------------------------------------------
