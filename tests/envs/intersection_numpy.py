@@ -41,7 +41,9 @@ def track(c, lane: int, movement: int, x: float, y: float, heading: float) -> tu
 
 def inside_length(c, lane: int, movement: int) -> float:
     way, lane_x = route(lane, movement), c.lane_width * (lane + 0.5)
-    return {"straight": c.box, "left": math.pi / 2 * (c.box / 2 + lane_x), "right": math.pi / 2 * (c.box / 2 - lane_x)}[way]
+    return {"straight": c.box, "left": math.pi / 2 * (c.box / 2 + lane_x), "right": math.pi / 2 * (c.box / 2 - lane_x)}[
+        way
+    ]
 
 
 def move(c, v: dict, mode: int, accel: float, brake: float, steering: float) -> None:

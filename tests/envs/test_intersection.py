@@ -67,9 +67,7 @@ def test_agrees_with_the_twin_step_by_step(bench, name):
         for b in range(2):
             fields = {k: np.asarray(v)[b] for k, v in state._asdict().items()}
             n, clock = CONFIG.num_vehicles, int(fields["clock"])
-            cars = [
-                {k: v[i].item() for k, v in fields.items() if k not in ("clock", "cos", "sin")} for i in range(n)
-            ]
+            cars = [{k: v[i].item() for k, v in fields.items() if k not in ("clock", "cos", "sin")} for i in range(n)]
             cars, expected = twin.step(CONFIG, cars, clock, np.asarray(action.mode)[b], np.asarray(action.params)[b])
             for i, car in enumerate(cars):
                 if fields["phase"][i] != DRIVING:
@@ -135,7 +133,11 @@ def test_following_rules_keep_boxes_apart_on_every_pair_of_paths():
                 touch = roads_module._touch(
                     roads_module._poses(c, lead, p, 0, 1.5), roads_module._poses(c, tail, q, k, 1.5), *size
                 )
-                u = (lead - r.inside[p])[:, None] - (tail - r.inside[q])[None] if merging else lead[:, None] - tail[None]
+                u = (
+                    (lead - r.inside[p])[:, None] - (tail - r.inside[q])[None]
+                    if merging
+                    else lead[:, None] - tail[None]
+                )
                 behind = (u >= c.spacing) & (not merging or lead[:, None] >= r.leave[k, p, q])
                 assert not (touch & behind).any(), (k, p, q)
 

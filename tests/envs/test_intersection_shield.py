@@ -139,7 +139,7 @@ def test_the_change_is_the_least_that_keeps_the_distance():
     room = (14.0 - c.spacing) / 1.05
     fastest = np.sqrt(0.3**2 + 12.0 * (room - 0.4)) - 0.3
     cap = (fastest - 8.0) / 0.1
-    assert 0.0 < cap + c.brake
+    assert cap + c.brake > 0.0
     for accel in (cap - 0.5, cap + 0.5, 3.0):
         pedal = jnp.array([max(accel, 0.0), max(-accel, 0.0), 0.0])
         action = HybridAction(state.lane, jnp.where((n == 4)[:, None], pedal, 0.0))

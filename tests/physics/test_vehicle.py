@@ -30,7 +30,12 @@ def clip(subject: list, corners: list) -> list:
 
 def corners_of(x: float, y: float, heading: float, half_length: float, half_width: float) -> list:
     c, s = np.cos(heading), np.sin(heading)
-    box = [(-half_length, -half_width), (half_length, -half_width), (half_length, half_width), (-half_length, half_width)]
+    box = [
+        (-half_length, -half_width),
+        (half_length, -half_width),
+        (half_length, half_width),
+        (-half_length, half_width),
+    ]
     return [(x + c * u - s * v, y + s * u + c * v) for u, v in box]
 
 

@@ -203,7 +203,7 @@ def observe(config: IntersectionConfig, t: Traffic) -> Float[Array, "N O"]:
 
 def judge(config: IntersectionConfig, t: Traffic, ev: Events) -> tuple[Array, Array, Array, dict[str, Array]]:
     """Reward, costs, margins and metrics of the step that led to `t`."""
-    c, n = config, config.num_vehicles
+    c = config
     lost = ev.crashed | ev.off_road
     reward = c.progress_weight * ev.progress - c.time_weight * c.step * ev.on_time
     reward = (reward + c.goal_reward * ev.finished - c.crash_penalty * lost).mean()

@@ -246,9 +246,7 @@ def admit(config: IntersectionConfig, t: Traffic, due: Bool[Array, "N"]) -> Traf
     earlier = np.tril(np.ones((c.num_vehicles,) * 2, bool), -1) & same_arm
     queued = (earlier & (t.lane[:, None] == t.lane[None, :]) & due[None, :]).any(1)
     enters = due & ~blocked & ~queued
-    return t._replace(
-        phase=jnp.where(enters, DRIVING, t.phase), speed=jnp.where(enters, t.entry, t.speed)
-    )
+    return t._replace(phase=jnp.where(enters, DRIVING, t.phase), speed=jnp.where(enters, t.entry, t.speed))
 
 
 def transition(config: IntersectionConfig, t: Traffic, action: HybridAction) -> tuple[Traffic, Events]:

@@ -105,9 +105,7 @@ def bend_limit(config: IntersectionConfig, t: Traffic) -> Float[Array, "N"]:
     return jnp.where((pick(SIGMA, path) != 0.0) & (t.s < pick(r.inside, path)), limit, c.top_speed)
 
 
-def pedal_for(
-    config: IntersectionConfig, speed: Float[Array, "N"], wanted: Float[Array, "N"]
-) -> Float[Array, "N"]:
+def pedal_for(config: IntersectionConfig, speed: Float[Array, "N"], wanted: Float[Array, "N"]) -> Float[Array, "N"]:
     """Acceleration that reaches the wanted speed within the step; full braking for 0, which says "stop at once"."""
     accel = jnp.where(wanted > 0.0, (wanted - speed) / config.step, -config.brake)
     return jnp.maximum(accel, -config.brake)
