@@ -142,12 +142,11 @@ def test_following_rules_keep_boxes_apart_on_every_pair_of_paths():
                 assert not (touch & behind).any(), (k, p, q)
 
 
-@pytest.mark.parametrize("name", ["intersection-n4", "intersection-raw"])
-def test_keeps_the_contract(name):
+@pytest.mark.parametrize("steering", ["lane", pytest.param("raw", marks=pytest.mark.slow)])
+def test_keeps_the_contract(steering):
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="no random episode reached the horizon")
         warnings.simplefilter("error")
-        check_env(Intersection(VARIANTS[name]), stochastic=True, steps=120)
+        check_env(Intersection(IntersectionConfig(num_vehicles=2, horizon=40, steering=steering)), stochastic=True)
 
 
 @pytest.mark.parametrize("name", list(VARIANTS))
@@ -259,19 +258,21 @@ def test_references_rank_as_they_should(bench):
     """AIM clears without a collision and fastest; all-stop is safe and slow; aggressive crashes."""
     scores = {}
     for name in bench.env.scripted:
-        running, totals = np.ones(bench.batch, bool), {"length": 0.0, "reward": 0.0, "cost": np.zeros((1, 2))}
-        for _, _, _, out in bench.episode(13, name, CONFIG.horizon):
-            row = {f"metric/{k}": v for k, v in out.metrics.items()} | {"reward": out.reward, "length": np.ones(8)}
-            for key, value in row.items():
-                totals[key] = totals.get(key, 0.0) + (np.asarray(value) * running).sum()
-            running &= ~np.asarray(out.terminated | out.truncated)
-        assert not running.any()
+        totals = {"length": 0.0, "reward": 0.0, "cost": np.zeros((1, 2))}
+        for seed in (13, 14, 15) if name in ("aggressive", "random") else (13,):  # crashes are rare enough to scatter
+            running = np.ones(bench.batch, bool)
+            for _, _, _, out in bench.episode(seed, name, CONFIG.horizon):
+                row = {f"metric/{k}": v for k, v in out.metrics.items()} | {"reward": out.reward, "length": np.ones(8)}
+                for key, value in row.items():
+                    totals[key] = totals.get(key, 0.0) + (np.asarray(value) * running).sum()
+                running &= ~np.asarray(out.terminated | out.truncated)
+            assert not running.any()
         scores[name] = summarise(bench.env.spec, totals)
     at = lambda name, metric: scores[name][f"metric/{metric}"]  # noqa: E731
     assert at("aim", "collisions") == at("all-stop", "collisions") == 0
     assert at("aim", "arrived") == 1.0
     assert at("aim", "off_lane") == 0.0
-    assert at("aggressive", "collisions") > 15
+    assert at("aggressive", "collisions") > 10
     assert at("random", "collisions") > 5
     assert at("aim", "delay") < 2.5 < at("all-stop", "delay")
     assert at("aim", "throughput") > 1.3 * at("all-stop", "throughput")

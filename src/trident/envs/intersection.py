@@ -266,6 +266,7 @@ class Intersection:
         return t, self._timestep(t, zero, jnp.zeros(2), margin, idle)
 
     def step(self, key: Key, state: Traffic, action: HybridAction) -> tuple[Traffic, TimeStep]:
+        state = jax.tree.map(jnp.asarray, state)  # a state kept on the host is as good
         after, events = transition(self.config, state, action)
         return after, self._timestep(after, *judge(self.config, after, events))
 

@@ -18,7 +18,7 @@ from matplotlib.patches import Polygon, Rectangle
 from trident.envs.intersection_config import ARMS, IntersectionConfig
 from trident.envs.intersection_model import CRASHED, DRIVING, FINISHED, WAITING, Traffic, arms, boxes, reach
 from trident.envs.intersection_relations import relate
-from trident.envs.intersection_roads import _poses
+from trident.envs.intersection_roads import poses
 from trident.physics import conflict
 
 INK, QUIET, ROAD, GRASS, LINE = "#1f2933", "#9aa5b1", "#d9dde2", "#eef3ea", "#ffffff"
@@ -26,7 +26,7 @@ ROUTES = ("#2b6cb0", "#3c4a57", "#c77700")
 ROUTE_NAMES = ("left", "straight", "right")
 SHIELD, CRASH = "#c026d3", "#d64545"
 TIGHT, CLOSE, EASY = "#d64545", "#e6a100", "#2f9e6e"
-SIGHT = 62.0
+SIGHT = 50.0
 """Half side of the map, m."""
 TENSE = 2.5
 """Only gaps below this are drawn, s."""
@@ -128,11 +128,11 @@ def draw_vehicle(c: IntersectionConfig, ax: Axes, now: Traffic, box: Any, i: int
     lane, movement = int(now.lane[i]), int(now.movement[i])
     path = min(movement, 1) if lane == 0 else max(movement, 1) + 1
     way = np.linspace(float(now.s[i]) + c.front, max(stop, float(now.s[i])) + c.front, 12)
-    px, py, _ = _poses(c, way, path, int(arms(c)[i]), 0.0)
+    px, py, _ = poses(c, way, path, int(arms(c)[i]), 0.0)
     ax.plot(px, py, color=colour, lw=4.5, alpha=0.28, solid_capstyle="butt", zorder=2)
     turn = np.array([[cos, -sin], [sin, cos]])
     l, w = 0.5 * c.length, 0.5 * c.width
-    # 1.35 times its size: a car 3.7 m long is hard to see on a map of 124 m
+    # 1.35 times its size: a car 3.7 m long is hard to see on a map of 100 m
     body = 1.35 * np.array([[-l, -w], [0.75 * l, -w], [l, -0.45 * w], [l, 0.45 * w], [0.75 * l, w], [-l, w]]) @ turn.T
     ax.add_patch(Polygon(body + np.array([x, y]), fc=colour, ec="white", lw=0.7, zorder=6))
     if shielded:
@@ -153,9 +153,9 @@ def draw_gap_links(ax: Axes, now: Traffic, box: Any, gap: np.ndarray) -> None:
             LineCollection([ends], colors=[colour], linestyles=":", linewidths=1.8 if strong else 1.0, zorder=4)
         )
         if strong:
+            label = f"{gap[i, j]:.1f} s".replace("-0.0", "0.0")
             ax.annotate(
-                f"{gap[i, j]:.1f} s".replace("-0.0", "0.0"), ends.mean(0),
-                fontsize=7, color="white", ha="center", va="center", zorder=9,
+                label, ends.mean(0), fontsize=7, color="white", ha="center", va="center", zorder=9,
                 bbox={"boxstyle": "round,pad=0.2", "fc": colour, "ec": "none"},
             )  # fmt: skip
 
@@ -194,7 +194,7 @@ def draw_gaps(config: IntersectionConfig, ax: Axes, gap: np.ndarray, time: np.nd
     ax.plot(time, least, color=INK, lw=1.2)
     _quiet(config, ax, "smallest gap at a conflict point if nobody changed speed, s")
     ax.set_ylim(-1.5, 4.1)
-    ax.set_yticks([0, 2, 4], ["0", "2", "≥ 4"])
+    ax.set_yticks([0, 2, 4], ["0", "2", "4+"])
 
 
 def draw_vehicles(config: IntersectionConfig, ax: Axes, states: Traffic, changed: np.ndarray | None) -> None:

@@ -13,7 +13,7 @@ junction in the lane it came from. The same numbers describe a road network for 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -114,7 +114,7 @@ def place(
     return x, y, error + 0.5 * np.pi + sigma * angle
 
 
-def turned(x: Array, y: Array, quarter: np.ndarray) -> tuple[Array, Array]:
+def turned(x: Any, y: Any, quarter: np.ndarray) -> tuple[Any, Any]:
     """Arm frame -> world: turn by a whole number of quarters."""
     cos, sin = np.array([1.0, 0.0, -1.0, 0.0], np.float32), np.array([0.0, 1.0, 0.0, -1.0], np.float32)
     c, s = cos[quarter % ARMS], sin[quarter % ARMS]
@@ -129,7 +129,7 @@ def lane_shapes(config: IntersectionConfig, spacing: float = 1.0) -> dict[str, n
     for arm in range(ARMS):
         for p, name in enumerate(names):
             s = np.arange(-config.approach, r.inside[p] + config.exit + 1e-6, spacing)
-            x, y, _ = _poses(config, s, p, arm, ahead=0.0)
+            x, y, _ = poses(config, s, p, arm, ahead=0.0)
             shapes[f"{arm}-{name}"] = np.stack([x, y], 1)
     return shapes
 
@@ -140,7 +140,7 @@ GRID = 0.4
 """m between the places tried along a path."""
 
 
-def _poses(c: IntersectionConfig, s: np.ndarray, path: int, quarter: int, ahead: float) -> tuple[np.ndarray, ...]:
+def poses(c: IntersectionConfig, s: np.ndarray, path: int, quarter: int, ahead: float) -> tuple[np.ndarray, ...]:
     """World poses in NumPy of the point `ahead` m in front of an axle that follows the path exactly."""
     sigma, w, h = float(SIGMA[path]), c.lane_width, c.half_box
     lane_x = (0.5 + LANE_OF[path]) * w
@@ -159,7 +159,7 @@ def _poses(c: IntersectionConfig, s: np.ndarray, path: int, quarter: int, ahead:
     return x, y, heading
 
 
-def _touch(a: tuple[np.ndarray, ...], b: tuple[np.ndarray, ...], half_length: float, half_width: float) -> np.ndarray:
+def touching(a: tuple[np.ndarray, ...], b: tuple[np.ndarray, ...], half_length: float, half_width: float) -> np.ndarray:
     """[A, B]: do the boxes at poses a and b overlap?"""
     dx, dy = b[0][None] - a[0][:, None], b[1][None] - a[1][:, None]
     turn = b[2][None] - a[2][:, None]
@@ -187,9 +187,9 @@ def conflicts(c: IntersectionConfig, inside: np.ndarray) -> tuple[np.ndarray, np
     enter, leave = np.full((2, ARMS, PATHS, PATHS), FAR)
     for k in range(ARMS):
         for p in range(PATHS):
-            mine = _poses(c, places[p], p, 0, ahead)
+            mine = poses(c, places[p], p, 0, ahead)
             for q in range(PATHS):
-                touch = _touch(mine, _poses(c, places[q], q, k, ahead), half_length, half_width).any(1)
+                touch = touching(mine, poses(c, places[q], q, k, ahead), half_length, half_width).any(1)
                 if touch.any() and not (k == 0 and p == q):
                     enter[k, p, q] = places[p][touch].min() - GRID
                     leave[k, p, q] = places[p][touch].max() + GRID

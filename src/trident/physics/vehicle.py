@@ -122,7 +122,7 @@ def pair_clearance(
     n = x.shape[0]
     wide = (n, n)
     dx, dy = x[None, :] - x[:, None], y[None, :] - y[:, None]
-    a = [jnp.broadcast_to(q[:, None], wide) for q in (cos, sin)]
-    b = [jnp.broadcast_to(q[None, :], wide) for q in (cos, sin)]
-    one = axis_clearance(dx, dy, *a, *b, half_length, half_width)
+    cos_a, sin_a = (jnp.broadcast_to(q[:, None], wide) for q in (cos, sin))
+    cos_b, sin_b = (jnp.broadcast_to(q[None, :], wide) for q in (cos, sin))
+    one = axis_clearance(dx, dy, cos_a, sin_a, cos_b, sin_b, half_length, half_width)
     return jnp.maximum(one, one.T)
