@@ -239,6 +239,11 @@ def test_ends():
 
 
 def test_keeps_the_contract():
+    assert find_faults(make_env("smac-3m-safe"), stochastic=True) == []
+
+
+@pytest.mark.slow
+def test_a_map_with_everything_keeps_the_contract():
     assert find_faults(ENV, stochastic=True) == []
 
 
