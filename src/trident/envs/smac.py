@@ -142,9 +142,7 @@ def initial_units(config: SmacConfig, key: Key) -> Units:
         calm=jnp.full(roster.size, 1e4),
         target=jnp.full(roster.size, NOBODY, jnp.int32),
     )
-    for _ in range(SPREAD_ROUNDS):
-        units = confine(config, separate(config, units))
-    return units
+    return jax.lax.fori_loop(0, SPREAD_ROUNDS, lambda _, u: confine(config, separate(config, u)), units)
 
 
 # --- step -----------------------------------------------------------------------------------------
@@ -309,6 +307,7 @@ class Smac:
 
     def step(self, key: Key, state: SmacState, action: HybridAction) -> tuple[SmacState, TimeStep]:
         del key  # chance lies in the starting places alone
+        state = jax.tree.map(jnp.asarray, state)
         after = transition(self.config, state, action)
         return after, self._timestep(state.units, after)
 

@@ -166,9 +166,9 @@ def time_to_kill(attacker: UnitType, target: UnitType) -> float:
 
 
 def time_to_range(
-    distance: Float[Array, "*n"], reach: Float[Array, "*n"], speed: Float[Array, "*n"]
+    distance: Float[Array, "*#n"], reach: Float[Array, "*#n"], speed: Float[Array, "*#n"]
 ) -> Float[Array, "*n"]:
-    """s until a target at an edge-to-edge `distance` is within `reach`: max(distance - reach, 0) / speed."""
+    """Time until a target at an edge-to-edge `distance` is within `reach`: max(distance - reach, 0) / speed."""
     return jnp.maximum(distance - reach, 0.0) / speed
 
 

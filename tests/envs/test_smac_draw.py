@@ -1,0 +1,59 @@
+"""Frames of a battle show who lives, who shoots and how the armies stand."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from matplotlib.patches import Circle
+
+from trident.envs.smac import Smac, SmacState, initial_units
+from trident.envs.smac_config import SmacConfig
+from trident.envs.smac_draw import ALLY, ENEMY
+from trident.envs.smac_engine import Fire
+
+CONFIG = SmacConfig(map="2s3z")
+
+
+@pytest.fixture(scope="module")
+def states():
+    """Three made-up steps: an ally dies in the last one, shot by two enemies."""
+    first = jax.device_get(initial_units(CONFIG, jax.random.key(0)))
+    rows = []
+    for t in range(3):
+        health, shots, aim = first.health.copy(), np.zeros(10), np.full(10, -1)
+        if t == 2:
+            health[0], shots[[5, 6]], aim[[5, 6]] = 0.0, 1.0, 0
+        offset = np.array([[0.0, 0.0], [0.6, 0.5], *[[0.0, 0.0]] * 3])
+        units, mode = first._replace(health=health), np.array([1, 4, 6, 6, 1])
+        rows.append(SmacState(units, np.int32(t), mode, offset, Fire(shots, aim)))
+    return jax.tree.map(lambda *x: np.stack(x), *rows)
+
+
+def bodies(ax):
+    return [to_hex(p.get_facecolor()) for p in ax.patches if isinstance(p, Circle)]
+
+
+def test_figure_shows_the_field_and_how_the_armies_stand(states):
+    fig = Figure()
+    Smac(CONFIG).draw(fig, states, 2)
+    field, pools, counts = fig.axes
+    assert field.get_title(loc="left").startswith("2s3z   step 2/120   1.0 s")
+    assert bodies(field).count(ALLY) == 4
+    assert bodies(field).count(ENEMY) == 5
+    assert counts.get_title(loc="left") == "allies 4 of 5, enemies 5 of 5"
+    share = 1 - 80 / CONFIG.roster.pool[:5].sum()
+    assert pools.lines[0].get_ydata()[-1] == pytest.approx(share)
+    FigureCanvasAgg(fig).draw()
+
+
+def test_axes_get_the_field_alone_and_the_end_is_named(states):
+    fig = Figure()
+    ax = fig.add_subplot()
+    lost = states._replace(units=states.units._replace(health=states.units.health * np.r_[np.zeros(5), np.ones(5)]))
+    Smac(CONFIG).draw(ax, lost)
+    assert fig.axes == [ax]
+    assert "DEFEAT" in ax.get_title(loc="left")
