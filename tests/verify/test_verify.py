@@ -132,7 +132,8 @@ def test_without_records_nothing_is_judged(monkeypatch):
 
 def test_command(tmp_path, capsys):
     assert main(["verify", "--list"]) == 0
-    assert all(c.name in capsys.readouterr().out for c in CLAIMS)
+    listed = capsys.readouterr().out
+    assert all(c.name in listed for c in CLAIMS)
     out, page = tmp_path / "record.json", tmp_path / "page.md"
     page.write_text(f"before\n{lab.MARKS[0]}\nold\n{lab.MARKS[1]}\nafter\n")
     assert main(["verify", "table-reward", "--out", str(out), "--docs", str(page)]) == 0

@@ -27,7 +27,7 @@ from trident.verify.game import Game, evaluate, mix, random_game, stack
 from trident.verify.play import STYLES, Injection, Style, no_injection, play, side_by_side
 from trident.verify.plots import COLOURS, panels, slope_guide
 
-AGENTS, STATES, MODES, GAMES = 2, 5, 3, 16
+AGENTS, STATES, MODES, GAMES = 2, 5, 3, 32
 SIZES = (0.001, 0.002, 0.004, 0.008)
 STEPS = (0.01, 0.02, 0.04, 0.08)
 KINDS = ("gradient", "critic", "shaping")
