@@ -132,9 +132,10 @@ def test_without_records_nothing_is_judged(monkeypatch):
 
 def test_command(tmp_path, capsys):
     assert main(["verify", "--list"]) == 0
-    assert all(c.name in capsys.readouterr().out for c in CLAIMS)
+    listed = capsys.readouterr().out
+    assert all(c.name in listed for c in CLAIMS)
     out, page = tmp_path / "record.json", tmp_path / "page.md"
-    page.write_text(f"before\n{lab.MARKS[0]}\nold\n{lab.MARKS[1]}\nafter\n")
+    page.write_text(f"before\n{lab.MARKS[0]}\nstale\n{lab.MARKS[1]}\nafter\n")
     assert main(["verify", "table-reward", "--out", str(out), "--docs", str(page)]) == 0
     said = capsys.readouterr().out
     assert "table-reward" in said
@@ -143,7 +144,7 @@ def test_command(tmp_path, capsys):
     assert text.startswith("before\n")
     assert text.endswith("after\n")
     assert "| table-reward |" in text
-    assert "old" not in text
+    assert "stale" not in text
     first = json.loads(out.read_text())
     assert main(["verify", "arithmetic", "--out", str(out)]) == 0
     assert json.loads(out.read_text())["claims"] == first["claims"]

@@ -161,8 +161,8 @@ def draw(data: Data, path: Path) -> None:
 
     def spread(ax: Any) -> None:
         for name, colour in zip(NAMES, COLOURS, strict=False):
-            ax.loglog(taus, data["spread"][name], "o-", ms=4, color=colour)
-        ax.set(title="standard deviation / |exact gradient|")
+            ax.semilogx(taus, data["spread"][name], "o-", ms=4, color=colour)
+        ax.set(title="standard deviation / |exact gradient|", ylim=(0, None))
         temperature_axis(ax, taus)
 
     panels(path, "Gradient error with TRIDENT's critics as objective (uav-mec)", [bias, spread], legend=0)

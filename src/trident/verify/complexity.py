@@ -178,7 +178,7 @@ def draw(data: Data, path: Path) -> None:
             ax.set(title=f"operations against {label}", xlabel=label)
             ax.set_xticks(data["actors"][axis]["at"], [str(s) for s in data["actors"][axis]["at"]])
             ax.minorticks_off()
-            ax.legend(fontsize=7.5, loc="center", bbox_to_anchor=(0.62, 0.42))
+            ax.legend(fontsize=7.5, loc="center", bbox_to_anchor=(0.62, 0.34))
 
         return one
 
