@@ -33,8 +33,12 @@ types: $(STAMP)  ## pyright
 imports: $(STAMP)  ## import layers
 	$(BIN)/lint-imports --no-cache
 
-pytest: $(STAMP)  ## fast tests
-	$(BIN)/python -m pytest
+SECOND := tests/algos tests/bench tests/report
+
+pytest: $(STAMP)  ## fast tests, in two processes (they spend their time in the compiler, which uses one core each)
+	@log=$$(mktemp); $(BIN)/python -m pytest $(SECOND) >$$log 2>&1 & second=$$!; \
+	$(BIN)/python -m pytest $(SECOND:%=--ignore=%); first=$$?; \
+	wait $$second; second=$$?; cat $$log; rm -f $$log; test $$first = 0 -a $$second = 0
 
 test-learning: $(STAMP)  ## the long tests: minutes of training each
 	$(BIN)/python -m pytest -m "learning or slow"
