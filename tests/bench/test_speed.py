@@ -125,7 +125,7 @@ def test_update_problem_binds_both_constraints():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["bench", "sped"], "there is `trident bench speed`"),
+        (["bench", "sped"], "there are speed, table1"),
         (["bench", "speed", "--quik"], "did you mean --quick?"),
         (
             ["bench", "speed", "--algos", "hapo"],
