@@ -48,7 +48,7 @@ UAV_MEC_HELP = {
 }
 
 INTERSECTION_HELP = {
-    "intersection": "8 vehicles cross a junction without lights: no collisions, everyone in its lane (version 1, frozen)",
+    "intersection": "8 vehicles cross a junction without lights: no collisions, all in their lanes (version 1, frozen)",
     "intersection-n2": "2 vehicles",
     "intersection-n4": "4 vehicles",
     "intersection-n16": "16 vehicles",
