@@ -41,9 +41,8 @@ def track(c, lane: int, movement: int, x: float, y: float, heading: float) -> tu
 
 def inside_length(c, lane: int, movement: int) -> float:
     way, lane_x = route(lane, movement), c.lane_width * (lane + 0.5)
-    return {"straight": c.box, "left": math.pi / 2 * (c.box / 2 + lane_x), "right": math.pi / 2 * (c.box / 2 - lane_x)}[
-        way
-    ]
+    side = {"left": 1.0, "right": -1.0}.get(way)
+    return c.box if side is None else math.pi / 2 * (c.box / 2 + side * lane_x)
 
 
 def move(c, v: dict, mode: int, accel: float, brake: float, steering: float) -> None:

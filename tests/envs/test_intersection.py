@@ -130,8 +130,8 @@ def test_following_rules_keep_boxes_apart_on_every_pair_of_paths():
                 if not merging and not (k == 0 and roads_module.LANE_OF[p] == roads_module.LANE_OF[q]):
                     continue
                 lead, tail = (np.arange(-12.0, r.inside[x] + 25.0, 0.3) for x in (p, q))
-                touch = roads_module._touch(
-                    roads_module._poses(c, lead, p, 0, 1.5), roads_module._poses(c, tail, q, k, 1.5), *size
+                touch = roads_module.touching(
+                    roads_module.poses(c, lead, p, 0, 1.5), roads_module.poses(c, tail, q, k, 1.5), *size
                 )
                 u = (
                     (lead - r.inside[p])[:, None] - (tail - r.inside[q])[None]
