@@ -301,7 +301,7 @@ class Smac:
         n, a = self.config.roster.size, self.config.roster.allies
         fire = Fire(jnp.zeros(n), jnp.full(n, NOBODY, jnp.int32))
         state = SmacState(units, jnp.int32(0), jnp.ones(a, jnp.int32), jnp.zeros((a, 2)), fire)
-        first = self._timestep(units, state)
+        first = self.judge(units, state)
         zeros = partial(jax.tree.map, jnp.zeros_like)
         return state, first._replace(reward=jnp.float32(0), cost=zeros(first.cost), metrics=zeros(first.metrics))
 
@@ -309,13 +309,14 @@ class Smac:
         del key  # chance lies in the starting places alone
         state = jax.tree.map(jnp.asarray, state)
         after = transition(self.config, state, action)
-        return after, self._timestep(state.units, after)
+        return after, self.judge(state.units, after)
 
     def _look(self, units: Units, t: Int[Array, ""]) -> tuple[Array, Array, Array]:
         mask = allowed_modes(self.config, self.action.num_modes, units.x, units.y, units.health > 0)
         return observe(self.config, units, mask), pack(self.config, units, t), mask
 
-    def _timestep(self, before: Units, state: SmacState) -> TimeStep:
+    def judge(self, before: Units, state: SmacState) -> TimeStep:
+        """The time step that led from `before` to `state`."""
         obs, array, mask = self._look(state.units, state.t)
         return judge(self.config, before, state)._replace(obs=obs, state=array, mode_mask=mask)
 
