@@ -194,9 +194,8 @@ def test_honest_steps_keep_their_promise_on_fresh_data():
         return jnp.stack([truth @ step(halves, honest) for honest in (False, True)])
 
     naive, honest = np.asarray(true_changes(jax.random.split(jax.random.key(0), runs))).mean(0)
-    assert naive[1] > 0.0  # promised -0.1
+    assert naive[1] > 0.1  # promised -0.1
     assert honest[1] == pytest.approx(asked, rel=0.3)  # C is an estimate too
-    assert honest[0] > 0.0
 
 
 def test_without_noise_honest_steps_are_the_plain_ones():
