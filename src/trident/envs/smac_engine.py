@@ -5,7 +5,7 @@ and regrowth are settled; everybody walks; bodies are pushed apart and out of wa
 nothing depends on which side a unit is on except who obeys orders and who attack-moves on its own.
 
 Pairs of units are worked through by loops over one of the two, in which every operation is a row of units: on a CPU
-that was five times faster than arrays of pairs, which the compiler stores, or recomputes with all that led to them.
+that was four times faster than arrays of pairs, which the compiler stores, or recomputes with all that led to them.
 The dead stand far away, which spares a mask in every pair.
 """
 
