@@ -93,7 +93,10 @@ def steering_range(config: IntersectionConfig, t: Traffic) -> tuple[Float[Array,
     inside = (jnp.abs(t.e) <= c.tube) & (jnp.abs(ahead) <= c.tube)
     low, high = (jnp.where(inside, edge, tracker) for edge in (low, high))
     angle = vehicle.steer_of(jnp.stack([jnp.minimum(low, tracker), jnp.maximum(high, tracker)]), c.wheelbase)
-    if c.steering == "raw":
-        return tuple(jnp.clip(angle, -c.steer_limit, c.steer_limit))
-    angle = angle - vehicle.steer_of(tracker, c.wheelbase)
-    return tuple(jnp.clip(angle, -c.correction, c.correction))
+    held = vehicle.steer_of(tracker, c.wheelbase)
+    # a slow vehicle could turn its wheels far within the tube, but not back in time once it is faster
+    low, high = jnp.clip(angle - held, -c.correction, c.correction)
+    if c.steering == "lane":
+        return low, high
+    low, high = (jnp.clip(edge + held, -c.steer_limit, c.steer_limit) for edge in (low, high))
+    return low, high
