@@ -166,7 +166,16 @@ def write_record(path: Path, record: Record) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(path.name + ".partial")
-        partial.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        partial.write_text(_lines(record), encoding="utf-8")
         partial.rename(path)
     except OSError as error:
         raise TridentError(f"cannot write to {path}: {error.strerror or error}") from error
+
+
+def _lines(record: Record) -> str:
+    """JSON with one line per experiment and per claim: a new measurement is a line of a diff, not a thousand."""
+    parts = []
+    for part, entries in record.items():
+        lines = [f"  {json.dumps(name)}: {json.dumps(entry, allow_nan=False)}" for name, entry in entries.items()]
+        parts.append(f" {json.dumps(part)}: {{\n" + ",\n".join(lines) + "\n }")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
