@@ -92,7 +92,9 @@ def learn(
     gain, realised = contraction(config, state.gain, jnp.mean(roll.cost, axis=(0, 1)), rounds == 0)
     excess = gain.cost - training_limits(config, spec)
     budget = round_budget(config, excess, realised)
-    multiplier = jnp.maximum(state.multiplier + config.multiplier_rate * excess / jnp.asarray(spec.limits), 0.0)
+    multiplier = jnp.maximum(
+        state.multiplier + config.multiplier_rate * excess / jnp.maximum(jnp.asarray(spec.limits), 1e-3), 0.0
+    )
     tau = temperature(config, fraction, rounds)
     delta = trust_region(config, fraction) / config.updates
 

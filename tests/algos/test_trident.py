@@ -10,6 +10,7 @@ import pytest
 from trident.algos import trident
 from trident.critics import shaped
 from trident.envs.probes import PROBES
+from trident.errors import TridentError
 from trident.eval.evaluate import evaluate, summarise
 from trident.lcpo import Gain, attend, contraction
 from trident.maths.discrete_gradient import ESTIMATORS
@@ -178,3 +179,9 @@ def trace(config):
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_every_estimator_traces(estimator):
     trace(replace(SMALL, estimator=estimator))
+
+
+def test_a_learner_from_replay_needs_one():
+    env = PROBES["probe-mode"]()
+    with pytest.raises(TridentError, match="replay must be at least 1"):
+        trident.make(replace(SMALL, replay=0), env.spec, env.physics)

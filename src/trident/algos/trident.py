@@ -22,6 +22,7 @@ import jax.numpy as jnp
 from trident import critics as pirc
 from trident import lcpo
 from trident import replay as replays
+from trident.errors import TridentError
 from trident.imitate import imitate
 from trident.nets import act, actors_init
 from trident.recipe import Task, TridentConfig, calm
@@ -37,6 +38,8 @@ class TridentState(NamedTuple):
 
 
 def make(config: TridentConfig, spec: EnvSpec, physics: Physics | None = None) -> Algorithm:
+    if config.replay < 1:
+        raise TridentError("trident learns from replayed transitions: --algo.replay must be at least 1")
     task = Task(config, spec, physics)
 
     def init(key: Any) -> TridentState:

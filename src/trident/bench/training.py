@@ -170,5 +170,5 @@ def sample_data(env: Env, algorithm: Algorithm) -> Round:
     roll = jax.jit(collector(env, algorithm))(state.algo, state.actors, jax.random.key(1))[1]
     replay = state.replay
     if replay is not None:
-        replay = jax.jit(replays.insert)(replay, replays.block_of(roll), jnp.int32(0))
+        replay = jax.jit(replays.insert)(replay, replays.block_of(roll, algorithm.plan.remember), jnp.int32(0))
     return Round(state.algo, state.actors, Data(roll, replay))
