@@ -12,7 +12,7 @@ from trident.critics import shaped
 from trident.envs.probes import PROBES
 from trident.errors import TridentError
 from trident.eval.evaluate import evaluate, summarise
-from trident.lcpo import Gain, attend, contraction
+from trident.lcpo import Gain, _scene, attend, contraction
 from trident.maths.discrete_gradient import ESTIMATORS
 from trident.recipe import UNLIMITED, Task, TridentConfig, calm, round_budget, temperature, training_limits
 from trident.replay import Replay, block_of
@@ -185,3 +185,15 @@ def test_a_learner_from_replay_needs_one():
     env = PROBES["probe-mode"]()
     with pytest.raises(TridentError, match="replay must be at least 1"):
         trident.make(replace(SMALL, replay=0), env.spec, env.physics)
+
+
+def test_states_come_twice_with_opposite_noise():
+    env, roll = play_random("probe-constrained")
+    block = block_of(roll)
+    data = Data(roll, Replay(block, jnp.int32(block.reward.size)))
+    task = Task(replace(SMALL, policy_batch=32), env.spec, env.physics)
+    scene = jax.jit(lambda key: _scene(task, data, key))(jax.random.key(0))
+    np.testing.assert_array_equal(scene.noise[:16], -scene.noise[16:])
+    np.testing.assert_array_equal(scene.state[:16], scene.state[16:])
+    assert scene.weight.sum() == pytest.approx(1.0, abs=1e-5)
+    assert np.abs(np.asarray(scene.noise)).max() > 0.5
