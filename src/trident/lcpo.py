@@ -100,7 +100,6 @@ def learn(
 
     def one_pass(carry: Any, pass_key: Any) -> Any:
         scene_key, order_key, inner_key = jax.random.split(pass_key, 3)
-        scene = _scene(task, data, scene_key)
         order = jnp.arange(spec.num_agents)
         if config.agent_order == "random":
             order = jax.random.permutation(order_key, order)
@@ -108,6 +107,7 @@ def learn(
 
         def one_agent(carry: Any, agent: Any) -> Any:
             actors, spent = carry
+            scene = _scene(task, data, agent, jax.random.fold_in(scene_key, agent))
             update = AgentUpdate(task, critic, scene, taken, tau, delta, agent, multiplier, inner_key)
             if config.agent_order == "simultaneous":
                 new, report = update.run(before, left)
@@ -150,14 +150,14 @@ def _measures(task: Task, roll: Transition, report: Report) -> Metrics:
     }
 
 
-def _scene(task: Task, data: Data, key: Any) -> Scene:
-    """Replayed states, each twice, with fresh and opposite noise.
+def _scene(task: Task, data: Data, agent: Any, key: Any) -> Scene:
+    """Replayed states in which to judge one agent, each twice, with fresh and opposite noise.
 
     With one draw each, a network that can tell the states apart leans against (or along) every single draw: that
     lowers the costs of the batch and of nothing else. Opposite draws leave only what holds for both.
     """
     row_key, gumbel_key, noise_key = jax.random.split(key, 3)
-    half, weights = max(task.config.policy_batch // 2, 1), attend(task.config, data.replay.data.cost, data)
+    half, weights = max(task.config.policy_batch // 2, 1), attend(task.config, data, agent)
     rows, weight = replays.sample_by_weight(data.replay, row_key, half, weights)
     noise = jax.random.normal(noise_key, (*rows.alive.shape, task.spec.action.num_params))
     twice = lambda x: jnp.concatenate([x, x])  # noqa: E731
@@ -167,11 +167,13 @@ def _scene(task: Task, data: Data, key: Any) -> Scene:
     )
 
 
-def attend(config: TridentConfig, cost: Float[Array, "C K"], data: Data) -> Float[Array, "C"]:
-    """Weights with which states are drawn: 1, and more where some cost was paid, so that those make up `attention` of
-    a batch (but nobody is drawn more than 20 times as often as the others)."""
-    written = jnp.arange(cost.shape[0]) < data.replay.size
-    violated = jnp.any(cost > 0, axis=-1) & written
+def attend(config: TridentConfig, data: Data, agent: Any) -> Float[Array, "C"]:
+    """Weights with which states are drawn: 1, and more where the agent had a part in some cost, so that those make up
+    `attention` of a batch (but nobody is drawn more than 20 times as often as the others)."""
+    rows = data.replay.data
+    written = jnp.arange(rows.cost.shape[0]) < data.replay.size
+    at_fault = rows.cost > 0 if rows.blame is None else rows.blame[:, agent]
+    violated = jnp.any(at_fault, axis=-1) & written
     bad, all_ = jnp.sum(violated), jnp.maximum(jnp.sum(written), 1)
     share = config.attention / (1.0 - config.attention)
     boost = jnp.clip(share * (all_ - bad) / jnp.maximum(bad, 1), 1.0, 20.0)

@@ -125,6 +125,8 @@ class TimeStep(NamedTuple):
 
     `mode_mask` allows at least one mode per agent, the dead included (their action is ignored).
     `margin` > 0 is safe: a smooth state-wise companion of the cost, for state-wise methods and physics.
+    `blame` (optional) tells which agents caused which cost of the step. It is never charged: it only shows a learner
+    the states that an agent should look at. Without it every agent looks at every violation.
     """
 
     obs: Float[Array, "*batch N O"]
@@ -137,6 +139,7 @@ class TimeStep(NamedTuple):
     terminated: Bool[Array, "*batch"]
     truncated: Bool[Array, "*batch"]
     metrics: dict[str, Float[Array, "*batch"]]
+    blame: Bool[Array, "*batch N K"] | None = None
 
     @property
     def view(self) -> View:
@@ -163,6 +166,7 @@ class Transition(NamedTuple):
     next_alive: Bool[Array, "*batch N"]
     metrics: dict[str, Float[Array, "*batch"]]
     extras: dict[str, Any]  # what the policy wants to remember, e.g. log-probabilities
+    blame: Bool[Array, "*batch N K"] | None = None
 
     @property
     def signals(self) -> Float[Array, "*batch 1+K"]:

@@ -66,12 +66,20 @@ def test_violations_get_the_attention_they_are_promised():
     _, roll = play_random("probe-constrained")
     block = block_of(roll)
     rows = block.reward.size
+
+    def weights(cost, attention=0.5, blame=None, agent=0):
+        data = Data(roll, Replay(block._replace(cost=cost, blame=blame), jnp.int32(rows)))
+        return attend(TridentConfig(attention=attention), data, agent)
+
     cost = jnp.zeros((rows, 1)).at[: rows // 8].set(1.0)
-    data = Data(roll, Replay(block, jnp.int32(rows)))
-    weight = attend(TridentConfig(attention=0.5), cost, data)
+    weight = weights(cost)
     np.testing.assert_allclose(weight[: rows // 8].sum(), weight[rows // 8 :].sum(), rtol=1e-6)
-    assert float(attend(TridentConfig(attention=0.99), cost, data).max()) == 20.0
-    assert (attend(TridentConfig(), jnp.zeros((rows, 1)), data) == 1.0).all()
+    assert float(weights(cost, 0.99).max()) == 20.0
+    assert (weights(jnp.zeros((rows, 1))) == 1.0).all()
+
+    first_is_at_fault = (cost > 0)[:, None, :] & jnp.array([True, False])[:, None]
+    np.testing.assert_array_equal(weights(cost, blame=first_is_at_fault, agent=0), weight)
+    assert (weights(cost, blame=first_is_at_fault, agent=1) == 1.0).all(), "the second agent is not to blame"
 
 
 def test_additive_physics_shapes_the_reward_and_nothing_else():

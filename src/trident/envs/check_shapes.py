@@ -160,6 +160,8 @@ def _timestep_shape(name: str, spec: EnvSpec, out: Any) -> Iterator[str]:
         "terminated": scalar_bool,
         "truncated": scalar_bool,
     }
+    if out.blame is not None:
+        expected["blame"] = jax.ShapeDtypeStruct((agents, constraints), bool)
     for field, shape in expected.items():
         yield from _compare(f"{name} returns {field}", getattr(out, field), shape)
     declared = {metric.name for metric in spec.metrics}

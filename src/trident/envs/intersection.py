@@ -263,12 +263,14 @@ class Intersection:
         margin = jnp.array([1.0, 1.0 - c.width / c.lane_width])  # the first to arrive is alone, in mid-lane
         zero = jnp.zeros(())
         idle = {m.name: zero for m in self.spec.metrics}
-        return t, self._timestep(t, zero, jnp.zeros(2), margin, idle)
+        nobody = jnp.zeros((c.num_vehicles, 2), bool)
+        return t, self._timestep(t, zero, jnp.zeros(2), margin, idle)._replace(blame=nobody)
 
     def step(self, key: Key, state: Traffic, action: HybridAction) -> tuple[Traffic, TimeStep]:
         state = jax.tree.map(jnp.asarray, state)  # a state kept on the host is as good
         after, events = transition(self.config, state, action)
-        return after, self._timestep(after, *judge(self.config, after, events))
+        out = self._timestep(after, *judge(self.config, after, events))
+        return after, out._replace(blame=jnp.stack([events.crashed, events.off_lane], axis=-1))
 
     def _look(self, t: Traffic) -> tuple[Array, Array]:
         return observe(self.config, t), pack(self.config, t)

@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from trident.envs import uav_mec_scripted
 from trident.envs.uav_mec_config import UavMecConfig, lattice
@@ -324,6 +324,14 @@ def judge(
     return reward, jnp.stack(cost), values
 
 
+def blame(config: UavMecConfig, s: MecState, cost: Float[Array, "K"]) -> Bool[Array, "N K"]:
+    """Who caused the costs: a UAV its own excess of energy and its own closeness; lost coverage, all of them."""
+    own = [s.energy > config.energy_max, jnp.broadcast_to(cost[1] > 0, s.energy.shape)]
+    if config.separation:
+        own.append(closest(s) < config.separation_min)
+    return jnp.stack(own, axis=-1)
+
+
 # --- the environment ------------------------------------------------------------------------------
 
 
@@ -352,7 +360,8 @@ class UavMec:
         state = initial_state(self.config, key)
         zero = jnp.zeros(())
         idle = {m.name: zero for m in self.spec.metrics}
-        return state, self._timestep(state, zero, jnp.zeros(self.spec.num_constraints), idle)
+        costs = jnp.zeros(self.spec.num_constraints)
+        return state, self._timestep(state, zero, costs, idle, jnp.zeros((self.config.num_uavs, costs.size), bool))
 
     def step(self, key: Key, state: MecState, action: HybridAction) -> tuple[MecState, TimeStep]:
         return self.transition(state, draw_slot(self.config, key), action)
@@ -361,12 +370,12 @@ class UavMec:
         """`step` with its randomness given."""
         after, service = transition(self.config, state, draws, action)
         reward, cost, values = judge(self.config, after, service, draws)
-        return after, self._timestep(after, reward, cost, values)
+        return after, self._timestep(after, reward, cost, values, blame(self.config, after, cost))
 
     def _look(self, state: MecState) -> tuple[Array, Array]:
         return observe(self.config, state), pack(self.config, state)
 
-    def _timestep(self, state: MecState, reward: Array, cost: Array, values: dict[str, Any]) -> TimeStep:
+    def _timestep(self, state: MecState, reward: Array, cost: Array, values: dict[str, Any], blame: Array) -> TimeStep:
         obs, array = self._look(state)
         n, modes = self.config.num_uavs, self.config.num_fogs + 1
         return TimeStep(
@@ -380,6 +389,7 @@ class UavMec:
             terminated=jnp.zeros((), bool),
             truncated=state.slot >= self.config.horizon,
             metrics=values,
+            blame=blame,
         )
 
     def draw(self, where: Any, history: Any, t: int | None = None) -> None:
