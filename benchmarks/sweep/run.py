@@ -70,10 +70,14 @@ def main(methods: list[str]) -> None:
             if changes in done:
                 continue
             with tempfile.TemporaryDirectory() as out:
-                run = trident.train(ENV, method, episodes=EPISODES, seeds=[SEED], config=changes, out=Path(out) / "run")
+                run = trident.train(
+                    ENV, method, episodes=EPISODES, seeds=[SEED], config=changes, out=Path(out) / "run",
+                    references=False, film=False,
+                )  # fmt: skip
                 line = {"changes": changes, "episodes": EPISODES, "seed": SEED, "commit": run.info["commit"]}
+                line["result"] = run.result  # read while its file exists
             with (HERE / f"{ENV}-{method}.jsonl").open("a") as file:
-                file.write(json.dumps(line | {"result": run.result}) + "\n")
+                file.write(json.dumps(line) + "\n")
 
 
 if __name__ == "__main__":

@@ -102,11 +102,13 @@ def _finish(outcome: session.Outcome, progress: Progress) -> Run:
     from trident.report.figures import draw_figures  # matplotlib takes a second to import
 
     if run.stopped_by is None:
-        if episodes := run.setup.settings.eval_episodes:
-            progress.say(f"evaluating on {episodes} fresh episodes per seed, beside the scripted policies ...")
-            run.evaluate(episodes, write=True)
+        settings = run.setup.settings
+        if episodes := settings.eval_episodes:
+            beside = ", beside the scripted policies" if settings.references else ""
+            progress.say(f"evaluating on {episodes} fresh episodes per seed{beside} ...")
+            run.evaluate(episodes, references=settings.references, write=True)
         draw_figures(run.out)
-        if hasattr(run.setup.env, "draw"):
+        if settings.film and hasattr(run.setup.env, "draw"):
             run.render()
     return run
 

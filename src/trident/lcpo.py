@@ -29,7 +29,7 @@ from trident.maths.fisher import fisher_product
 from trident.maths.returns import gae
 from trident.nets import act, actor_apply, actors_apply
 from trident.recipe import Task, TridentConfig, round_budget, temperature, training_limits, trust_region
-from trident.surrogate import Scene, Taken, act_with_noise, choose, ratios, through_critics
+from trident.surrogate import Choice, Scene, Taken, act_with_noise, choose, ratios, through_critics
 from trident.types import Data, Metrics, Transition, encode_params
 
 
@@ -53,7 +53,7 @@ class Report(NamedTuple):
 
     agent: Any
     info: UpdateInfo
-    agreement: Any  # [1 + K] of the gradients of two halves of the batch
+    share: Any  # [2, 1 + K] of the gradients that is believed, through the mode and through the parameters
 
 
 GAIN_PRIOR = 1e-4
@@ -145,7 +145,8 @@ def _measures(task: Task, roll: Transition, report: Report) -> Metrics:
         "share_granted": jnp.mean(info.share),
         "surrogate_gain": jnp.sum(info.change[..., 0]),
         "step_fraction": jnp.mean(info.fraction),
-        "gradient_agreement": jnp.mean(report.agreement, axis=(0, 1)),
+        "signal/mode": jnp.mean(report.share, axis=(0, 1))[0],
+        "signal/params": jnp.mean(report.share, axis=(0, 1))[1],
         "box_edge": jnp.mean(jnp.any(edge, axis=-1), dtype=jnp.float32),
     }
 
@@ -157,8 +158,8 @@ def _scene(task: Task, data: Data, agent: Any, key: Any) -> Scene:
     lowers the costs of the batch and of nothing else. Opposite draws leave only what holds for both.
     """
     row_key, gumbel_key, noise_key = jax.random.split(key, 3)
-    half, weights = max(task.config.policy_batch // 2, 1), attend(task.config, data, agent)
-    rows, weight = replays.sample_by_weight(data.replay, row_key, half, weights)
+    count = 2 * max(task.config.policy_batch // 4, 1)  # even: each half of the batch has both draws of its states
+    rows, weight = replays.sample_by_weight(data.replay, row_key, count, attend(task.config, data, agent))
     noise = jax.random.normal(noise_key, (*rows.alive.shape, task.spec.action.num_params))
     twice = lambda x: jnp.concatenate([x, x])  # noqa: E731
     state, obs, mask, alive, weight = map(twice, (rows.state, rows.obs, rows.mode_mask, rows.alive, 0.5 * weight))
@@ -222,20 +223,19 @@ class AgentUpdate(NamedTuple):
             stretch = 2.0 * self.delta / config.step_length**2
             product = lambda v: stretch * v  # noqa: E731
             rule = rule._replace(slack=float("inf"))
-        gradients = jax.vmap(self._priced)(halves)
+        gradients, share = (
+            believable(halves) if config.filter else (jnp.sum(halves, axis=(0, 1)), believable(halves)[1])
+        )
+        gradients = self._priced(gradients)
         if direction is not None:
             rise = product(direction)
             if config.source == "both":
-                size = jnp.linalg.norm(gradients[0, 0] + gradients[1, 0]) / jnp.maximum(jnp.linalg.norm(rise), 1e-10)
-                gradients = gradients.at[:, 0].add(0.5 * size * rise)
+                size = jnp.linalg.norm(gradients[0]) / jnp.maximum(jnp.linalg.norm(rise), 1e-10)
+                gradients = gradients.at[0].add(size * rise)
             else:
-                gradients = gradients.at[:, 0].set(0.5 * rise)
-        if not config.honest:
-            gradients = gradients[0] + gradients[1]
-        new, info = constrained_update(
-            rule, theta, gradients, surrogates, product, dist, mask, used, weight, budget, config.honest
-        )
-        return unravel(new), Report(agent, info, _cosine(*halves))
+                gradients = gradients.at[0].set(rise)
+        new, info = constrained_update(rule, theta, gradients, surrogates, product, dist, mask, used, weight, budget)
+        return unravel(new), Report(agent, info, share)
 
     def _priced(self, rows: Float[Array, "J *D"]) -> Float[Array, "J *D"]:
         """With multipliers, the objective pays for the costs."""
@@ -244,7 +244,8 @@ class AgentUpdate(NamedTuple):
         return rows.at[0].add(-jnp.tensordot(self.multiplier, rows[1:], axes=1))
 
     def _through_critics(self, actors: Any, theta: Any, unravel: Any, weight: Any) -> tuple[Any, Any]:
-        """Gradients of two halves of the batch [2, J, D], and the change of the surrogates as a function of theta."""
+        """Gradients of two halves of the batch, through the mode and through the parameters, [2, 2, J, D]; and the
+        change of the surrogates as a function of theta."""
         config, spec, scene, agent = self.task.config, self.task.spec, self.scene, self.agent
         name = default_estimator(spec.action.num_modes) if config.estimator == "auto" else config.estimator
         everyone = act_with_noise(spec.action, actors_apply(actors, scene.obs), scene)
@@ -253,20 +254,21 @@ class AgentUpdate(NamedTuple):
             everyone, agent, self.task.num_signals,
         )  # fmt: skip
         used = jnp.asarray(spec.action.used)[agent]
+        estimator = (name, self.tau, config.tau_start, config.kappa)
+        policy = lambda t: choose(*estimator, used, agent, scene, unravel(t))  # noqa: E731
+        values, slopes = view.slope(policy(theta))
 
-        def policy(t: Any) -> Any:
-            return choose(name, self.tau, config.tau_start, config.kappa, used, agent, scene, unravel(t))
+        def gradient(half: Scene, rows: Any, slopes: Choice) -> Any:
+            """Of all surrogates over half of the rows: through the mode, and through the parameters."""
+            _, pull = jax.vjp(lambda t: choose(*estimator, used, agent, half, unravel(t)), theta)
+            slopes = jax.tree.map(lambda x: x * rows.reshape(1, -1, *(1,) * (x.ndim - 2)), slopes)
+            nothing = jax.tree.map(jnp.zeros_like, slopes)
+            paths = [slopes._replace(unit=nothing.unit), nothing._replace(unit=slopes.unit)]
+            return jax.vmap(jax.vmap(lambda s: pull(s)[0]))(jax.tree.map(lambda *x: jnp.stack(x), *paths))
 
-        choice, pull = jax.vjp(policy, theta)
-        values, slopes = view.slope(choice)
-
-        def gradient(signal: Any, rows: Any) -> Any:
-            """Of surrogate `signal`, over rows weighted by `rows`."""
-            return pull(jax.tree.map(lambda x: x[signal] * rows.reshape(-1, *(1,) * (x.ndim - 2)), slopes))[0]
-
-        odd = jnp.arange(weight.shape[0]) % 2
-        both = jax.vmap(jax.vmap(gradient, in_axes=(0, None)), in_axes=(None, 0))
-        halves = both(jnp.arange(self.task.num_signals), weight * jnp.stack([odd, 1 - odd]))
+        split = lambda x: jnp.moveaxis(x.reshape(-1, 2, *x.shape[1:]), 1, 0)  # noqa: E731
+        apart = jax.tree.map(jax.vmap(split, out_axes=1), slopes)
+        halves = jax.vmap(gradient)(jax.tree.map(split, scene), split(weight), apart)
         current = weight @ values
         return halves, lambda t: weight @ view.value(policy(t)) - current
 
@@ -302,10 +304,18 @@ class AgentUpdate(NamedTuple):
         return there - theta, gain
 
 
-def _cosine(first: Float[Array, "J D"], second: Float[Array, "J D"]) -> Float[Array, "J"]:
-    """Agreement of the gradients of two halves of the batch: 1 without noise, about 0 when there is nothing else."""
-    norms = jnp.linalg.norm(first, axis=-1) * jnp.linalg.norm(second, axis=-1)
-    return jnp.sum(first * second, axis=-1) / jnp.maximum(norms, 1e-20)
+def believable(halves: Float[Array, "2 paths J D"]) -> tuple[Float[Array, "J D"], Float[Array, "paths J"]]:
+    """What two halves of a batch have in common, and the share of each part that this is.
+
+    With g = g1 + g2, g_i = s/2 + noise: E[4 g1.g2] = |s|^2 and E|g|^2 = |s|^2 + |noise|^2, so that of all multiples
+    of g the one by 4 g1.g2 / |g|^2 is nearest to s (Wiener's filter). The parts are filtered apart: a cost can be plain
+    in the mode and nothing but noise in the parameters, and an unfiltered step would spend its trust region on noise.
+    """
+    first, second = halves
+    both = first + second
+    common = 4.0 * jnp.sum(first * second, axis=-1) / jnp.maximum(jnp.sum(both**2, axis=-1), 1e-20)
+    share = jnp.clip(common, 0.0, 1.0)
+    return jnp.sum(share[..., None] * both, axis=0), share
 
 
 def _taken(task: Task, actors: Any, critic: CriticState, roll: Transition, key: Any) -> Taken | None:
@@ -316,21 +326,22 @@ def _taken(task: Task, actors: Any, critic: CriticState, roll: Transition, key: 
     roll = pirc.shaped(task, roll)
     flat = lambda x: x.reshape(roll.reward.size, *x.shape[2:])  # noqa: E731
 
-    def v(place: Any, view: Any, key: Any) -> Any:
-        """Mean over two sampled joint actions."""
+    def q(place: Any, view: Any, key: Any) -> Any:
+        """Of one sampled joint action per state."""
         sample = lambda w, k: act(actors, spec.action, w, k, False)[0]  # noqa: E731
+        action = jax.vmap(sample)(view, jax.random.split(key, place.shape[0]))
+        parts = pirc.physics_parts(task.closed_form, task.num_signals, place, action)
+        x = pirc.critic_input(place, view.obs, pirc.encode_action(spec.action, *action), parts.successor)
+        return pirc.q_phys(critic.fit, parts, task.discounts) + critic.fit.unit * pirc.residual(critic.critics, x)
 
-        def q(keys: Any) -> Any:
-            action = jax.vmap(sample)(view, keys)
-            parts = pirc.physics_parts(task.closed_form, task.num_signals, place, action)
-            x = pirc.critic_input(place, view.obs, pirc.encode_action(spec.action, *action), parts.successor)
-            return pirc.q_phys(critic.fit, parts, task.discounts) + critic.fit.unit * pirc.residual(critic.critics, x)
-
-        return jnp.mean(jax.lax.map(q, jax.random.split(key, (2, place.shape[0]))), axis=0)[:, 0]
-
-    grid, (now_key, next_key) = roll.reward.shape, jax.random.split(key)
-    value = v(flat(roll.state), jax.tree.map(flat, roll.view), now_key).reshape(grid)
-    next_value = v(flat(roll.next_state), jax.tree.map(flat, roll.next_view), next_key).reshape(grid)
+    # Two draws before and two after each step, one by one through one compiled body.
+    before, after = (
+        (flat(roll.state), jax.tree.map(flat, roll.view)),
+        (flat(roll.next_state), jax.tree.map(flat, roll.next_view)),
+    )
+    ends = jax.tree.map(lambda a, b: jnp.stack([a, a, b, b]), before, after)
+    values = jax.lax.map(lambda row: q(row[0][0], row[0][1], row[1])[:, 0], (ends, jax.random.split(key, 4)))
+    value, next_value = jnp.mean(values.reshape(2, 2, *roll.reward.shape), axis=1)
     ended = roll.terminated | roll.truncated
     advantage = gae(roll.reward, value, next_value, roll.terminated, ended, config.discount, config.gae_lambda)
     advantage = (advantage - jnp.mean(advantage)) / (jnp.std(advantage) + 1e-8)

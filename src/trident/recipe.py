@@ -90,6 +90,8 @@ class TridentConfig:
     """Passes over the agents per round (U)."""
     policy_batch: int = 512
     """Rows of a policy update: replayed states, each with two opposite draws of noise."""
+    filter: bool = True
+    """Follow only what two halves of the batch agree on."""
     attention: float = 0.5
     """Share of the replayed states in which some limit was violated (weighted accordingly). Violations are rare: a
     plain batch holds a few of them, and a step along its gradient would mend those and no others."""
@@ -112,9 +114,6 @@ class TridentConfig:
     damping: float = 0.01
     """Added to the Fisher matrix's diagonal."""
 
-    honest: bool = False
-    """Predict what a step changes by each half of the batch for the other (maths.constrained_update.expected_changes):
-    promises are kept more often, and the reward rises more slowly."""
     safety: Literal["lyapunov", "paper", "lagrangian", "none"] = "lyapunov"
     """lyapunov: a round's costs may change by alpha (d - J - xi); paper: by d - J, as printed; lagrangian: no budget,
     but multipliers in the objective; none: limits are only reported."""

@@ -12,7 +12,7 @@ from trident.critics import shaped
 from trident.envs.probes import PROBES
 from trident.errors import TridentError
 from trident.eval.evaluate import evaluate, summarise
-from trident.lcpo import Gain, _scene, attend, contraction
+from trident.lcpo import Gain, _scene, attend, believable, contraction
 from trident.maths.discrete_gradient import ESTIMATORS
 from trident.recipe import UNLIMITED, Task, TridentConfig, calm, round_budget, temperature, training_limits
 from trident.replay import Replay, block_of
@@ -80,6 +80,29 @@ def test_violations_get_the_attention_they_are_promised():
     first_is_at_fault = (cost > 0)[:, None, :] & jnp.array([True, False])[:, None]
     np.testing.assert_array_equal(weights(cost, blame=first_is_at_fault, agent=0), weight)
     assert (weights(cost, blame=first_is_at_fault, agent=1) == 1.0).all(), "the second agent is not to blame"
+
+
+def test_only_what_two_halves_agree_on_is_believed():
+    """Signal and noise of known size: the filter keeps the share of the signal, drops a part that is nothing but noise,
+    and comes nearer to the truth than the raw mean; without noise it changes nothing."""
+    dims, noise = 4000, 2.0
+    truth = jnp.stack([jax.random.normal(jax.random.key(0), (dims,)), jnp.zeros(dims)])[:, None] / dims**0.5  # 2 paths
+
+    @jax.jit
+    @jax.vmap
+    def errors(key):
+        halves = 0.5 * truth + 0.5 * noise * jax.random.normal(key, (2, *truth.shape)) * (2 / dims) ** 0.5
+        filtered, share = believable(halves)
+        return share[:, 0], jnp.sum((filtered[0] - truth.sum((0, 1))) ** 2), jnp.sum((halves - 0.5 * truth) ** 2)
+
+    share, filtered, raw = (np.asarray(x).mean(0) for x in errors(jax.random.split(jax.random.key(1), 200)))
+    np.testing.assert_allclose(share, [1 / (1 + noise**2), 0.0], atol=0.03)
+    assert filtered == pytest.approx(noise**2 / (1 + noise**2), rel=0.1), "the error that Wiener's filter leaves"
+    assert filtered < 0.5 * raw
+
+    clean, share = believable(jnp.stack([0.5 * truth, 0.5 * truth]))
+    np.testing.assert_allclose(clean[0], truth.sum((0, 1)), rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(share[:, 0], [1.0, 0.0])
 
 
 def test_additive_physics_shapes_the_reward_and_nothing_else():
@@ -200,7 +223,7 @@ def test_states_come_twice_with_opposite_noise():
     block = block_of(roll)
     data = Data(roll, Replay(block, jnp.int32(block.reward.size)))
     task = Task(replace(SMALL, policy_batch=32), env.spec, env.physics)
-    scene = jax.jit(lambda key: _scene(task, data, key))(jax.random.key(0))
+    scene = jax.jit(lambda key: _scene(task, data, 0, key))(jax.random.key(0))
     np.testing.assert_array_equal(scene.noise[:16], -scene.noise[16:])
     np.testing.assert_array_equal(scene.state[:16], scene.state[16:])
     assert scene.weight.sum() == pytest.approx(1.0, abs=1e-5)

@@ -64,7 +64,7 @@ class Candidate(NamedTuple):
 def constrained_update(
     rule: UpdateRule,
     theta: Float[Array, "D"],
-    gradients: Float[Array, "*halves J D"],
+    gradients: Float[Array, "J D"],
     surrogates: Callable[[Float[Array, "D"]], Float[Array, "J"]],
     product: Callable[[Float[Array, "D"]], Float[Array, "D"]],
     dist: Callable[[Float[Array, "D"]], hybrid.HybridDist],
@@ -72,27 +72,13 @@ def constrained_update(
     used: Bool[Array, "M P"],
     weight: Float[Array, "B"],
     budget: Float[Array, "K"],
-    honest: bool = False,
 ) -> tuple[Float[Array, "D"], UpdateInfo]:
     """`surrogates(theta')` is the change of the reward and cost surrogates from `theta`; `product` multiplies with the
     Fisher matrix (maths.fisher; fewer states suffice for it); `weight` sums to one.
-
-    `honest`: `gradients` are those of two halves of the batch, [2, J, D], and what a step changes is predicted by each
-    half for the other (see `expected_changes`). The line search still asks the batch, whose changes are exact for it;
-    what is reported is corrected by the difference.
     """
     old = dist(theta)
-    if honest:
-        halves = gradients.reshape(2, -1, theta.size)
-        rows = gradients.reshape(-1, theta.size)
-        first, second = conjugate_gradient(product, rows, rule.cg_steps, rule.damping).reshape(halves.shape)
-        gradients, natural = halves[0] + halves[1], first + second
-        spread = gradients @ natural.T
-        gram, combine, lie = expected_changes(spread, halves[0] @ second.T + halves[1] @ first.T)
-    else:
-        natural = conjugate_gradient(product, gradients, rule.cg_steps, rule.damping)
-        gram = gradients @ natural.T
-        combine, lie = jnp.eye(len(gram)), jnp.zeros_like(gram)
+    natural = conjugate_gradient(product, gradients, rule.cg_steps, rule.damping)
+    gram = gradients @ natural.T
     if rule.demands == "clipped":
         wish = single_clip(gram[1:, 1:], budget, rule.delta, rule.margin)
         share, granted = joint_clip(gram[1:, 1:], wish, rule.delta, rule.margin)
@@ -102,9 +88,8 @@ def constrained_update(
     step = constrained_step(gram, granted, rule.delta)
 
     violated = budget < 0
-    back, may_recover = _way_back(rule, gram, combine @ natural, gradients, budget)
-    ways = jnp.stack([step.weights @ combine @ natural, back])
-    lies = jnp.stack([lie @ step.weights, jnp.zeros(len(gram))])
+    back, may_recover = _way_back(rule, gram, natural, gradients, budget)
+    ways = jnp.stack([step.weights @ natural, back])
     room = jnp.maximum(budget, 0.0) + 1e-6
 
     def try_candidate(index: Array) -> tuple[Array, Candidate]:
@@ -123,38 +108,13 @@ def constrained_update(
         if rule.recovery == "descent":
             good |= recovering & (kl <= rule.slack * rule.delta) & jnp.all(~violated | (change[1:] < 0.0))
         kind = jnp.where(recovering, RECOVERY, TRUST_REGION)
-        honestly = change - fraction * lies[recovering.astype(jnp.int32)]
-        return good, Candidate(new, kind, fraction, kl, honestly)
+        return good, Candidate(new, kind, fraction, kl, change)
 
     nothing = Candidate(theta, jnp.int32(REJECTED), jnp.zeros(()), jnp.zeros(()), jnp.zeros(len(gradients)))
     first = jnp.where(step.feasible, 0, rule.backtracks)
     last = jnp.where(may_recover & jnp.any(violated), 2, 1) * rule.backtracks
     chosen = first_accepted(try_candidate, nothing, first, last)
     return chosen.theta, UpdateInfo(chosen.kind, chosen.fraction, share, chosen.kl, chosen.change)
-
-
-def expected_changes(
-    spread: Float[Array, "J J"], cross: Float[Array, "J J"]
-) -> tuple[Float[Array, "J J"], Float[Array, "J J"], Float[Array, "J J"]]:
-    """What a step really changes, when gradients are noisy.
-
-    A step x = N'w along the natural gradients N = H^-1 g' of one batch changes *that batch* by G w, G = g H^-1 g', and
-    has the length w'G w. But G holds the square of the noise: a step along the noise of a batch mends the batch and
-    nothing else. With independent halves, g = g1 + g2, the cross terms have no such square, and
-    C = 2 (g1 H^-1 g2' + g2 H^-1 g1') is an unbiased estimate of the change C w on fresh data. In the metric G the
-    linear forms C have the Gram matrix M = C G^-1 C; solved with M for multipliers mu, the step is w = G^-1 C mu.
-
-    Returns M, the map from mu to w (as a matrix on the left of N: mu @ map @ N), and what the batch overstates per mu.
-    """
-    cross = cross + cross.T
-    own = jnp.diagonal(spread)
-    kept = jnp.clip(jnp.diagonal(cross), 0.0, own)  # no gradient is clearer than it looks, nor points backwards
-    cross = cross - jnp.diag(jnp.diagonal(cross) - kept)
-    scale = jnp.where(own > 0, 1.0 / jnp.sqrt(jnp.where(own > 0, own, 1.0)), 0.0)
-    unit = 0.5 * (spread + spread.T) * scale[:, None] * scale
-    inverse = jnp.linalg.inv(unit + jnp.diag(jnp.where(own > 0, 1e-4, 1.0))) * scale[:, None] * scale
-    combine = cross @ inverse
-    return combine @ cross, combine, (spread - cross) @ combine.T
 
 
 def _way_back(

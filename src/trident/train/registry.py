@@ -83,7 +83,7 @@ PRINTED = replace(
 )  # fmt: skip
 ABLATIONS: dict[str, tuple[str, trident.TridentConfig]] = {
     "pathwise": ("the reward's direction by the critics' slopes alone", replace(TRIDENT, source="pathwise")),
-    "honest": ("each half of a batch predicts the other's changes", replace(TRIDENT, honest=True)),
+    "unfiltered": ("gradients as they come, noise and all", replace(TRIDENT, filter=False)),
     "stgc": ("the mode's gradient by STGC, however few the modes", replace(TRIDENT, estimator="stgc")),
     "no-stgc": ("plain Gumbel-Softmax", replace(TRIDENT, estimator="gs")),
     "lagrangian": ("multipliers instead of Lyapunov budgets", replace(TRIDENT, safety="lagrangian")),

@@ -85,6 +85,10 @@ class Settings:
     """Pass every action through the environment's shield, in training and evaluation."""
     eval_episodes: int = 200
     """Fresh episodes per seed for the final evaluation."""
+    references: bool = True
+    """Evaluate the environment's scripted policies as well."""
+    film: bool = True
+    """Render an episode of the trained policy at the end."""
     checkpoint_every: float = 60.0
     """Seconds between checkpoints."""
 
