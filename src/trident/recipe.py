@@ -86,6 +86,9 @@ class TridentConfig:
     """Minibatches of an inner pass (score, both)."""
     inner_lr: float = 5e-4
     """Learning rate of the inner steps (score, both); only their direction is used."""
+    entropy: float = 0.03
+    """Weight of the modes' entropy in the reward surrogate, falling to zero over the run: a mode that is given up can
+    hardly be found good again."""
     updates: int = 2
     """Passes over the agents per round (U)."""
     policy_batch: int = 512

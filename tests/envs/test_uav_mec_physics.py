@@ -40,10 +40,18 @@ def walk():
 
 def test_signals_explain_what_happens(walk):
     said, _, true, *_ = walk
+    array = walk[4]
     explained = 1.0 - (said - true).var(0) / true.var(0)
     assert explained[0] > 0.82  # the rest is the draw of the tasks
     assert (explained[1:3] > 0.8).all()
-    np.testing.assert_allclose(said.mean(0)[:3], true.mean(0)[:3], rtol=0.02)
+    np.testing.assert_allclose(said.mean(0)[1:3], true.mean(0)[1:3], rtol=0.02)
+    reach = np.asarray(jax.vmap(lambda a: unpack(CONFIG, a).reach)(array))
+    alone = (reach > CONFIG.service_radius - 0.1).sum(1)
+    served = alone == 0
+    assert served.sum() > 80
+    assert said[served, 0].mean() == pytest.approx(true[served, 0].mean(), rel=0.02)
+    hope = said[:, 0] - true[:, 0]  # users without a UAV count as if they might get one: less than a third of the way
+    assert 0.0 < np.polyfit(alone, hope, 1)[0] < 0.33 * 0.55
     assert ((said[:, 1:] >= 0) & (said[:, 1:] <= 1)).all()
 
 
@@ -104,6 +112,25 @@ def test_flying_to_a_user_helps():
     assert towards[0] > away[0]  # at the same speed
     assert towards[2] < still[2] - 0.1 < away[2] - 0.2
     np.testing.assert_array_equal(still, other_ratio)  # local computing has no ratio
+
+
+@pytest.mark.parametrize("capacity", [2, 3])
+def test_a_user_without_a_uav_pulls_one_that_has_a_place(capacity):
+    """Two users near a UAV and one out of reach: the reward rises towards it, unless the UAV is full."""
+    config = UavMecConfig(
+        num_uavs=1, num_users=3, num_hotspots=1, capacity=capacity, area=800.0, coverage_min=0.0, grace=0
+    )
+    uav = jnp.array([[150.0, 150.0]])
+    user = uav + jnp.array([[0.0, 10.0], [0.0, -10.0], [config.service_radius + 40.0, 0.0]])
+    reach = jnp.array([10.0, 10.0, config.service_radius])
+    scene = Scene(uav, user, jnp.zeros((3, 2)), uav, jnp.zeros((1, 2)), jnp.zeros(()), reach)
+    array = assemble(config, scene, jnp.zeros((1, 2)), *jnp.zeros((2, 1)), jnp.zeros(1))
+
+    def reward(vx):
+        return signals(config, array, HybridAction(jnp.array([1]), jnp.array([[vx, 0.0, 1.0]])))[0]
+
+    apart = jax.jit(lambda vx: reward(vx) - reward(-vx))(0.3)
+    assert (apart > 0.01) if capacity == 3 else (abs(apart) < 0.01)
 
 
 def test_the_array_tells_who_serves_whom(walk):

@@ -27,6 +27,7 @@ from trident.envs.uav_mec_model import (
     move_users,
     serve,
     speed_of,
+    uplink_rate,
     velocity_of,
 )
 from trident.physics import offloading, propulsion
@@ -40,6 +41,8 @@ ENERGY_EDGE = 3.0
 """Softness of E_max beyond the spread of the tasks, J."""
 SAME_PLACE = 0.02
 """Distances are read back from the array to better than this, m."""
+SERVICE_EDGE = 30.0
+"""Softness of the service radius for users without a UAV, m."""
 SEPARATION_EDGE = 2.0
 """Softness of the least separation, m."""
 
@@ -158,7 +161,8 @@ def signals(config: UavMecConfig, array: Float[Array, "S"], action: HybridAction
     """Expected reward and smooth costs in [0, 1] of the next slot.
 
     The association is that of the present positions (a slot moves nobody far), so counterfactual actions in one
-    state share it; distances, rates and coverage are those after the move and carry the gradient.
+    state share it; distances, rates and coverage are those after the move and carry the gradient. Users without a UAV
+    count as if they might get one (`chances`).
     energy: mean over UAVs of Phi((E_i - E_max) / sd_i), sd_i from the spread of the tasks.
     coverage: the number of covered users is taken as normal with mean sum p_u and variance sum p_u (1 - p_u),
     p_u = sigmoid((R_cov - d_u) / EDGE).
@@ -177,12 +181,26 @@ def signals(config: UavMecConfig, array: Float[Array, "S"], action: HybridAction
     charged = (scene.grace <= 1e-6).astype(jnp.float32)
     low = charged * jax.scipy.stats.norm.cdf((c.needed - 0.5 - p.sum()) / doubt)
     reward = -service.latency.sum() - c.energy_weight * service.energy.sum()
+    reward = reward + chances(c, after, link)
     reward = reward - c.coverage_penalty * c.num_uavs * low
     costs = [jax.scipy.stats.norm.cdf(excess).mean(), low]
     if c.separation:
         gap = distances(after.uav, after.uav) + 1e6 * jnp.eye(c.num_uavs)
         costs.append(jax.nn.sigmoid((c.separation_min - gap.min(1)) / SEPARATION_EDGE).mean())
     return jnp.stack([reward, *costs])
+
+
+def chances(config: UavMecConfig, scene: Scene, link: Float[Array, "N U"]) -> Float[Array, ""]:
+    """Seconds that users without a UAV may expect to save by getting one: the nearest that has a free place, with
+    probability sigmoid((R - d) / SERVICE_EDGE). Without this nothing pulls a UAV towards a user it does not serve."""
+    c, (size, work) = config, (jnp.float32(x) for x in task_mean(config))
+    load = link.sum(1)
+    distance = jnp.where(load[:, None] < c.capacity, distances(scene.uav, scene.user), 1e6)
+    nearest = distance.min(0)
+    processing = jnp.where(distance == nearest, mode_costs(c, scene.uav, load + 1.0).min(1)[:, None], jnp.inf).min(0)
+    served = size / uplink_rate(c, jnp.float32(c.service_radius)) + processing
+    saved = jax.lax.stop_gradient(offloading.compute_time(size, work, c.user_ghz) - served)
+    return ((1.0 - link.sum(0)) * saved * jax.nn.sigmoid((c.service_radius - nearest) / SERVICE_EDGE)).sum()
 
 
 def predict(config: UavMecConfig, array: Float[Array, "S"], action: HybridAction) -> Float[Array, "S"]:
