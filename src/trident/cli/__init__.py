@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, Command]] = {
     "eval": ("evaluate a run on fresh episodes", lazily("trident.cli.runs", "evaluate")),
     "report": ("draw a run's figures and print its table again", lazily("trident.cli.runs", "report")),
     "compare": ("put several runs side by side", lazily("trident.cli.runs", "compare")),
+    "pool": ("make one record of runs with different seeds", lazily("trident.cli.runs", "pool_runs")),
     "render": ("make a GIF of a run or of a scripted policy", lazily("trident.cli.show", "render")),
     "list": ("every environment, algorithm and scripted policy", lazily("trident.cli.show", "list_all")),
     "bench": ("measure speed on this machine", lazily("trident.cli.bench", "bench")),

@@ -14,6 +14,7 @@ from trident.cli.options import parse
 from trident.cli.train import finish
 from trident.report.compare import compare_table, label, load_runs
 from trident.report.figures import draw_comparison, draw_figures
+from trident.report.pool import pool
 from trident.report.tables import result_table
 from trident.train.settings import read_run
 
@@ -121,4 +122,27 @@ Examples:
         loaded = zip(folders, load_runs(folders), strict=True)
         draw_comparison([(label(run, folder), run, records) for folder, (run, _, records) in loaded], options.figure)
         print(options.figure)
+    return 0
+
+
+@dataclass(frozen=True)
+class PoolOptions:
+    runs: tyro.conf.Positional[Annotated[tuple[Path, ...], tyro.conf.arg(metavar="RUN")]]
+    """Finished run directories that differ in their seeds alone."""
+    out: Path = Path("pooled")
+    """Where the pooled records go."""
+
+
+def pool_runs(argv: list[str]) -> int:
+    text = """\
+Pool runs of one method that were trained seed by seed (on several cores or machines) into one record of all seeds.
+
+Example:
+  trident train uav-mec --seeds 0, --out runs/a
+  trident train uav-mec --seeds 1,2 --out runs/b
+  trident pool runs/a runs/b --out runs/all
+"""
+    options = parse(PoolOptions, argv, "pool", text)
+    pool(list(options.runs), options.out)
+    print(options.out)
     return 0

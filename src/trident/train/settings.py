@@ -48,9 +48,9 @@ _LIMITS = PrimitiveConstructorSpec(
 
 
 def parse_seeds(words: list[str]) -> int | tuple[int, ...]:
-    """["3"] -> three seeds; ["4,7"] -> the seeds 4 and 7."""
+    """["3"] -> three seeds; ["4,7"] -> the seeds 4 and 7; ["4,"] -> seed 4."""
     try:
-        numbers = tuple(int(n) for n in words[0].split(","))
+        numbers = tuple(int(n) for n in words[0].removesuffix(",").split(","))
     except ValueError:
         raise TridentError(f"--seeds wants a number of seeds or a list like 4,7, not {words[0]!r}") from None
     return numbers if "," in words[0] else numbers[0]

@@ -1,0 +1,73 @@
+"""Runs of one method with different seeds, trained apart, as one: what a run of all seeds at once would have recorded.
+
+Seed number i of a run depends only on the base seed and i, not on which seeds were trained beside it, so that several
+processes may share the work.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from trident.errors import TridentError
+from trident.report.compare import load_runs
+from trident.report.records import Record, plain
+
+SAME = ("env", "env_version", "algo", "config", "commit")
+
+
+def pool(folders: list[Path], out: Path) -> None:
+    """Write run.json, result.json and records.jsonl of all seeds into `out`."""
+    runs = load_runs(folders)
+    first = runs[0][0]
+    for folder, (run, _, _) in zip(folders, runs, strict=True):
+        for key in SAME:
+            if run[key] != first[key]:
+                raise TridentError(f"{folder} and {folders[0]} differ in {key!r}: only runs that differ in seeds pool")
+        if _without_seeds(run["settings"]) != _without_seeds(first["settings"]):
+            raise TridentError(f"{folder} and {folders[0]} differ in their settings: only seeds may differ")
+    seeds = [seed for run, _, _ in runs for seed in run["settings"]["seeds"]]
+    if len(set(seeds)) < len(seeds):
+        raise TridentError(f"a seed occurs twice among {seeds}")
+    if out.exists():
+        raise TridentError(f"{out} exists already")
+    out.mkdir(parents=True)
+    _write(out / "run.json", first | {"settings": first["settings"] | {"seeds": seeds}})
+    _write(out / "result.json", _results([result for _, result, _ in runs], first["algo"]))
+    lines = (json.dumps(plain(_together(rows)), allow_nan=False) for rows in _rounds([r for _, _, r in runs]))
+    (out / "records.jsonl").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+
+
+def _without_seeds(settings: dict[str, Any]) -> dict[str, Any]:
+    """What must agree: neither which seeds, nor what was evaluated beside them."""
+    return {k: v for k, v in settings.items() if k not in ("seeds", "references", "film", "checkpoint_every")}
+
+
+def _results(results: list[dict[str, Any]], algo: str) -> dict[str, Any]:
+    """Every seed's summary; the scripted references from whichever run has them."""
+    merged = results[0] | {"seeds": [seed for r in results for seed in r["seeds"]]}
+    merged["diverged"] = {seed: why for r in results for seed, why in r["diverged"].items()}
+    policies = {name: rows for r in reversed(results) for name, rows in r["policies"].items()}
+    policies[algo] = [row for r in results for row in r["policies"][algo]]
+    return merged | {"policies": policies}
+
+
+def _rounds(records: list[list[Record]]) -> list[tuple[Record, ...]]:
+    if len({len(rows) for rows in records}) > 1:
+        raise TridentError(f"these runs have recorded different numbers of rounds: {[len(rows) for rows in records]}")
+    return list(zip(*records, strict=True))
+
+
+def _together(rows: tuple[Record, ...]) -> Record:
+    """One round of all seeds; seconds add up, since the runs may have shared a machine."""
+    names = rows[0]["values"]
+    return rows[0] | {
+        "seconds": sum(row["seconds"] for row in rows),
+        "diverged": {seed: why for row in rows for seed, why in row["diverged"].items()},
+        "values": {name: [x for row in rows for x in row["values"][name]] for name in names},
+    }
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,48 @@
+"""Runs trained seed by seed, pooled: as if all seeds had been trained at once."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from trident.errors import TridentError
+from trident.report.pool import pool
+from trident.report.records import read
+
+
+def write_run(folder, seeds, rewards, references=False, **changes):
+    folder.mkdir()
+    settings = {"episodes": 10, "seeds": seeds, "seed": 0, "references": references}
+    run = {"env": "e", "env_version": 1, "algo": "a", "config": {"lr": 1}, "commit": "c", "settings": settings}
+    policies = {"a": [{"reward": r} for r in rewards]} | ({"random": [{"reward": -9.0}]} if references else {})
+    result = {"episodes": 5, "seeds": seeds, "diverged": {}, "policies": policies}
+    (folder / "run.json").write_text(json.dumps(run | changes))
+    (folder / "result.json").write_text(json.dumps(result))
+    row = {"env_steps": 8, "episodes": 1.0, "seconds": 2.0, "diverged": {}, "values": {"reward": rewards}}
+    lines = [json.dumps({"round": i} | row) for i in (1, 2)]
+    (folder / "records.jsonl").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def test_pooled_seeds_stand_side_by_side(tmp_path):
+    one, two = write_run(tmp_path / "1", [0], [-1.0]), write_run(tmp_path / "2", [1, 2], [-2.0, -3.0], references=True)
+    pool([one, two], tmp_path / "all")
+    run, result = (json.loads((tmp_path / "all" / name).read_text()) for name in ("run.json", "result.json"))
+    assert run["settings"]["seeds"] == result["seeds"] == [0, 1, 2]
+    assert [row["reward"] for row in result["policies"]["a"]] == [-1.0, -2.0, -3.0]
+    assert result["policies"]["random"] == [{"reward": -9.0}]
+    records = read(tmp_path / "all" / "records.jsonl")
+    assert [r["values"]["reward"] for r in records] == [[-1.0, -2.0, -3.0]] * 2
+    assert records[0]["seconds"] == 4.0
+
+
+@pytest.mark.parametrize(
+    ("seeds", "changes", "message"),
+    [([0], {}, "occurs twice"), ([1], {"config": {"lr": 2}}, "'config'"), ([1], {"commit": "d"}, "'commit'")],
+)
+def test_what_differs_in_more_than_seeds_does_not_pool(tmp_path, seeds, changes, message):
+    one, two = write_run(tmp_path / "1", [0], [-1.0]), write_run(tmp_path / "2", seeds, [-2.0], **changes)
+    with pytest.raises(TridentError, match=message):
+        pool([one, two], tmp_path / "all")
+    assert not (tmp_path / "all").exists()
