@@ -4,4 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-TUNED: dict[tuple[str, str], dict[str, Any]] = {}
+TUNED: dict[tuple[str, str], dict[str, Any]] = {
+    ("happo", "uav-mec"): {"lr": 1e-3},
+    ("mappo", "uav-mec"): {"lr": 1e-3},
+}
