@@ -17,6 +17,7 @@ from trident.errors import TridentError
 from trident.report.progress import PlainProgress
 from trident.train import session
 from trident.train.registry import ALGORITHMS, ENVS
+from trident.train.settings import parse_seeds
 
 SMALL = ["--algo", "tiny", "--episodes", "20", "--seeds", "2", "--eval-episodes", "4"]
 
@@ -209,3 +210,9 @@ def test_python_m_trident_is_the_command_line():
     child = subprocess.run([sys.executable, "-m", "trident", "lst"], capture_output=True, text=True, check=False)
     assert (child.returncode, child.stdout) == (2, "")
     assert child.stderr == "trident: unknown command 'lst': did you mean 'list'?\n"
+
+
+def test_seeds_are_a_number_or_a_list():
+    assert parse_seeds(["3"]) == 3
+    assert parse_seeds(["4,7"]) == (4, 7)
+    assert parse_seeds(["4,"]) == (4,), "one seed by its number"
