@@ -23,7 +23,6 @@ from jaxtyping import Array, Float
 from trident import critics as pirc
 from trident import replay as replays
 from trident.critics import CriticState
-from trident.maths import hybrid
 from trident.maths.constrained_update import UpdateInfo, UpdateRule, constrained_update
 from trident.maths.discrete_gradient import default_estimator
 from trident.maths.fisher import fisher_product
@@ -98,7 +97,6 @@ def learn(
     )
     tau = temperature(config, fraction, rounds)
     delta = trust_region(config, fraction) / config.updates
-    curiosity = config.entropy * (1.0 - fraction)
 
     def one_pass(carry: Any, pass_key: Any) -> Any:
         scene_key, order_key, inner_key = jax.random.split(pass_key, 3)
@@ -110,7 +108,7 @@ def learn(
         def one_agent(carry: Any, agent: Any) -> Any:
             actors, spent = carry
             scene = _scene(task, data, agent, jax.random.fold_in(scene_key, agent))
-            update = AgentUpdate(task, critic, scene, taken, tau, delta, curiosity, agent, multiplier, inner_key)
+            update = AgentUpdate(task, critic, scene, taken, tau, delta, agent, multiplier, inner_key)
             if config.agent_order == "simultaneous":
                 new, report = update.run(before, left)
             else:
@@ -192,7 +190,6 @@ class AgentUpdate(NamedTuple):
     taken: Taken | None  # what was done in this round; None if only the critics are asked
     tau: Any
     delta: Any  # trust region of this update
-    curiosity: Any  # weight of the entropy of the modes
     agent: Any
     multiplier: Any
     key: Any
@@ -208,14 +205,8 @@ class AgentUpdate(NamedTuple):
         halves, change = self._through_critics(actors, theta, unravel, weight)
         direction, gain = self._through_advantages(actors, theta, unravel)
 
-        def interest(t: Any) -> Any:
-            log_p = hybrid.mode_log_probs(dist(t).logits, mask)
-            return -self.curiosity * jnp.sum(weight * jnp.sum(jnp.exp(log_p) * jnp.where(mask, log_p, 0.0), axis=-1))
-
-        plain, slope = jax.value_and_grad(interest)(theta)
-
         def surrogates(t: Any) -> Any:
-            changes = change(t).at[0].add(interest(t) - plain)
+            changes = change(t)
             if config.source == "score":
                 changes = changes.at[0].set(gain(t))
             if config.source == "both":
@@ -243,7 +234,6 @@ class AgentUpdate(NamedTuple):
                 gradients = gradients.at[0].add(size * rise)
             else:
                 gradients = gradients.at[0].set(rise)
-        gradients = gradients.at[0].add(slope)
         new, info = constrained_update(rule, theta, gradients, surrogates, product, dist, mask, used, weight, budget)
         return unravel(new), Report(agent, info, share)
 

@@ -36,7 +36,7 @@ class TridentConfig:
     """Parameters depend on the mode they go with; otherwise all modes share one Gaussian."""
     log_std: float = -0.7
     """Initial log standard deviation before the squash."""
-    log_std_final: float = -1.6
+    log_std_final: float = -2.0
     """Upper bound of the log standard deviation at the end of the run: the bound falls linearly over the run, so that
     the policy which was kept within its limits while it explored becomes the one that is flown."""
     estimator: str = "auto"
@@ -86,9 +86,6 @@ class TridentConfig:
     """Minibatches of an inner pass (score, both)."""
     inner_lr: float = 5e-4
     """Learning rate of the inner steps (score, both); only their direction is used."""
-    entropy: float = 0.03
-    """Weight of the modes' entropy in the reward surrogate, falling to zero over the run: a mode that is given up can
-    hardly be found good again."""
     updates: int = 2
     """Passes over the agents per round (U)."""
     policy_batch: int = 512
@@ -122,7 +119,7 @@ class TridentConfig:
     but multipliers in the objective; none: limits are only reported."""
     alpha: float = 0.2
     """Share of the slack that a round may spend."""
-    alpha_back: float = 0.5
+    alpha_back: float = 0.3
     """Share of the excess that a round must give back, as far as the trust region can."""
     calibrate: bool = True
     """Ask the surrogate for as much more as its predictions have fallen short of the costs measured later."""
