@@ -36,7 +36,7 @@ class TridentConfig:
     """Parameters depend on the mode they go with; otherwise all modes share one Gaussian."""
     log_std: float = -0.7
     """Initial log standard deviation before the squash."""
-    log_std_final: float = -2.0
+    log_std_final: float = -1.8
     """Upper bound of the log standard deviation at the end of the run: the bound falls linearly over the run, so that
     the policy which was kept within its limits while it explored becomes the one that is flown."""
     estimator: str = "auto"
@@ -98,9 +98,9 @@ class TridentConfig:
     agent_order: Literal["random", "fixed", "simultaneous"] = "random"
     """Agents one after another, in this order; simultaneous: all against the others' old policies."""
 
-    trust_region: float = 0.04
+    trust_region: float = 0.06
     """KL of an agent's policy per round (delta), shared equally by the passes."""
-    trust_region_final: float = 0.1
+    trust_region_final: float = 0.25
     """Share of it that is left at the end of the run. Steps are as long as the trust region allows, however noisy their
     direction: a run whose steps never shorten ends in their noise."""
     metric: Literal["kl", "euclidean"] = "kl"

@@ -8,7 +8,19 @@ import numpy as np
 import pytest
 
 from trident.envs.uav_mec import UavMec, UavMecConfig
-from trident.envs.uav_mec_physics import Scene, assemble, links, nominal, signals, task_spread, thrifty_speed, unpack
+from trident.envs.uav_mec_model import velocity_of
+from trident.envs.uav_mec_physics import (
+    Scene,
+    assemble,
+    chances,
+    links,
+    next_scene,
+    nominal,
+    signals,
+    task_spread,
+    thrifty_speed,
+    unpack,
+)  # fmt: skip
 from trident.types import HybridAction
 
 CONFIG = UavMecConfig(separation=True, grace=0)
@@ -39,20 +51,21 @@ def walk():
 
 
 def test_signals_explain_what_happens(walk):
-    said, _, true, *_ = walk
-    array = walk[4]
-    explained = 1.0 - (said - true).var(0) / true.var(0)
+    """Without the hope of users that nobody serves, as well as the draw of the tasks allows; with it, hardly worse."""
+    said, _, true, _, array, action, _ = walk
+    hope = np.asarray(jax.jit(jax.vmap(hope_of))(array, action))
+    exact = said - np.eye(said.shape[1])[0] * hope[:, None]
+    explained = 1.0 - (exact - true).var(0) / true.var(0)
     assert explained[0] > 0.82  # the rest is the draw of the tasks
     assert (explained[1:3] > 0.8).all()
-    np.testing.assert_allclose(said.mean(0)[1:3], true.mean(0)[1:3], rtol=0.02)
-    reach = np.asarray(jax.vmap(lambda a: unpack(CONFIG, a).reach)(array))
-    alone = (reach > CONFIG.service_radius - 0.1).sum(1)
-    served = alone == 0
-    assert served.sum() > 80
-    assert said[served, 0].mean() == pytest.approx(true[served, 0].mean(), rel=0.02)
-    hope = said[:, 0] - true[:, 0]  # users without a UAV count as if they might get one: less than a third of the way
-    assert 0.0 < np.polyfit(alone, hope, 1)[0] < 0.33 * 0.55
+    np.testing.assert_allclose(exact.mean(0)[:3], true.mean(0)[:3], rtol=0.02)
+    assert 1.0 - (said - true)[:, 0].var() / true[:, 0].var() > 0.8
     assert ((said[:, 1:] >= 0) & (said[:, 1:] <= 1)).all()
+
+
+def hope_of(array, action):
+    scene = unpack(CONFIG, array)
+    return chances(CONFIG, next_scene(CONFIG, scene, velocity_of(CONFIG, action.params)), links(CONFIG, scene))
 
 
 def test_predict_is_the_mean_successor(walk):

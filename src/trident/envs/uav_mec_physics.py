@@ -41,7 +41,7 @@ ENERGY_EDGE = 3.0
 """Softness of E_max beyond the spread of the tasks, J."""
 SAME_PLACE = 0.02
 """Distances are read back from the array to better than this, m."""
-SERVICE_EDGE = 30.0
+SERVICE_EDGE = 50.0
 """Softness of the service radius for users without a UAV, m."""
 SEPARATION_EDGE = 2.0
 """Softness of the least separation, m."""
