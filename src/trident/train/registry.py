@@ -11,6 +11,7 @@ from typing import Any
 from trident.algos import macpo, madac, off_policy, ppo, qmix, trident
 from trident.envs import intersection, smac
 from trident.envs.probes import PROBES
+from trident.envs.smarts_intersection import SmartsIntersection
 from trident.envs.uav_mec import VARIANTS, UavMec
 from trident.errors import TridentError
 from trident.train.tuned import TUNED
@@ -67,6 +68,9 @@ ENVS |= {
     name: EnvEntry(INTERSECTION_HELP[name], partial(intersection.Intersection, config))
     for name, config in intersection.VARIANTS.items()
 }
+ENVS["smarts-intersection"] = EnvEntry(
+    "intersection in the SMARTS simulator, outside JAX (extra: smarts)", SmartsIntersection
+)
 ENVS |= {name: EnvEntry(smac.describe(config), partial(smac.Smac, config)) for name, config in smac.VARIANTS.items()}
 ENVS |= {name: EnvEntry((make.__doc__ or name).splitlines()[0], make) for name, make in PROBES.items()}
 
