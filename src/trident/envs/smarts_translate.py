@@ -6,8 +6,9 @@ SMARTS drives a 2.4 t body on four wheels (Bullet). On a flat road it behaves as
 
 where DRAG, the joints' friction, does not depend on the speed. The constants are measured
 (`benchmarks/smarts/crosscheck.py`) and agree with its data sheet: DRIVE = 4 x 1600 Nm / (0.31265 m x 2461 kg),
-BRAKE = 4 x 1400 Nm / (...), STEER = 12.56 / 17.4 rad. So a wanted acceleration within our limits (-6 to 3 m/s^2) is
-always within its reach.
+BRAKE = 4 x 1400 Nm / (...). Its wheels turn by 12.56 / 17.4 rad at most, its path bends by 2 % less than that of a
+bicycle with that angle: STEER is the angle of the bicycle. Every acceleration within our limits (-6 to 3 m/s^2) is
+within its reach.
 """
 
 from __future__ import annotations
@@ -24,13 +25,15 @@ from trident.envs.intersection_roads import locate, turned
 from trident.envs.smarts_map import middle
 from trident.types import HybridAction
 
-DRIVE = 8.318
+DRIVE = 8.322
 """m/s^2 of full throttle."""
-BRAKE = 7.278
+BRAKE = 7.277
 """m/s^2 of full brake."""
-DRAG = 1.247
+DRAG = 1.248
 """m/s^2 that a rolling vehicle loses by itself."""
-STEER = 12.56 / 17.4
+SLIP = 0.98
+"""Curvature of the path against that of a bicycle with the wheels' angle."""
+STEER = SLIP * 12.56 / 17.4
 """rad of full steering."""
 REST = 0.05
 """Below this speed (m/s) a vehicle that should not start is left to its friction, which holds it."""
@@ -76,7 +79,7 @@ def read(config: IntersectionConfig, t: Traffic, seen: Readings) -> tuple[Traffi
     x, y = turned(jnp.asarray(seen.x) - at, jnp.asarray(seen.y) - at, (ARMS - arm) % ARMS)
     x, y = x - 0.5 * c.wheelbase * cos, y - 0.5 * c.wheelbase * sin
     s, e, error = locate(c, x, y, heading, t.path)
-    speed, angle = jnp.asarray(seen.speed), -jnp.asarray(seen.steering)
+    speed, angle = jnp.asarray(seen.speed), -SLIP * jnp.asarray(seen.steering)
     moved = {"x": x, "y": y, "heading": heading, "cos": cos, "sin": sin, "speed": speed, "steer": angle}
     moved |= {"s": s, "e": e, "error": error}
     there = t.driving
