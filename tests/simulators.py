@@ -63,10 +63,6 @@ class Tanks:
         self.closed += 1
 
 
-def key_of(seed: Any) -> Any:
-    return jax.random.key(seed)
-
-
 class Behind:
     """A JAX environment whose steps are deterministic, as a simulator: NumPy in, NumPy out, state kept inside."""
 
@@ -74,8 +70,8 @@ class Behind:
         self.env, self.spec, self.physics = env, env.spec, env.physics
         self.env_state, self.shield = None, None if env.shield is None else jax.jit(env.shield)
         self.scripted = {name: jax.jit(policy) for name, policy in env.scripted.items()}
-        self._reset = jax.jit(lambda seed: env.reset(key_of(seed)))
-        self._step = jax.jit(lambda state, action: env.step(key_of(0), state, action))
+        self._reset = jax.jit(lambda seed: env.reset(jax.random.key(seed)))
+        self._step = jax.jit(lambda state, action: env.step(jax.random.key(0), state, action))
 
     def __deepcopy__(self, memo: Any) -> Behind:
         other = object.__new__(Behind)
@@ -90,16 +86,3 @@ class Behind:
         assert isinstance(action.params, np.ndarray)
         self.env_state, out = jax.device_get(self._step(self.env_state, action))
         return out
-
-
-class FromSeeds:
-    """The same JAX environment, resetting from the number that the host loop makes of a key."""
-
-    def __init__(self, env: Env):
-        self.env = env
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.env, name)
-
-    def reset(self, key: Any) -> Any:
-        return self.env.reset(key_of(jax.random.bits(key, dtype=np.uint32) >> 1))

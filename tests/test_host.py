@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import pytest
 import tiny
-from simulators import Behind, FromSeeds, Tanks
+from simulators import Behind, Tanks
 
 import trident
 from trident import host
@@ -69,7 +69,7 @@ def test_a_host_rollout_records_what_a_jax_rollout_does(behind, learner):
     begin, run = jax.random.key(1), jax.random.key(2)
 
     def in_jax() -> Any:
-        env = FromSeeds(QUIET)
+        env = host.FromSeeds(QUIET)
         policy = lambda key, _, last: algorithm.act(state, last.view, key, False)  # noqa: E731
         actors, data = rollout(env, policy, run, start(env, begin, 3), 12, shielded=True)
         return actors.last, actors.cut, data
@@ -88,7 +88,7 @@ def test_a_host_rollout_records_what_a_jax_rollout_does(behind, learner):
 @pytest.mark.parametrize("name", ["tiny", "random"])
 def test_a_host_evaluation_is_that_of_jax(behind, learner, name):
     algorithm, state = learner
-    env, key = FromSeeds(QUIET), jax.random.key(3)
+    env, key = host.FromSeeds(QUIET), jax.random.key(3)
     if name == "tiny":
         policy, mine = lambda k, _, last: algorithm.act(state, last.view, k, False), host.learned(algorithm)(state)
     else:
@@ -100,7 +100,7 @@ def test_a_host_evaluation_is_that_of_jax(behind, learner, name):
 
 def test_training_through_the_host_is_training_in_jax(behind, tmp_path):
     settings = Settings(episodes=12, seeds=2, checkpoint_every=0, shielded=True, warm_start="random")
-    twins = {"jax": FromSeeds(QUIET), "host": behind}
+    twins = {"jax": host.FromSeeds(QUIET), "host": behind}
     for name, env in twins.items():
         session.train(make_setup(env, "tiny", settings), tmp_path / name)
     one, other = ([json.loads(line) for line in (tmp_path / n / "records.jsonl").open()] for n in twins)

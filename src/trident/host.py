@@ -20,7 +20,7 @@ import numpy as np
 from trident.envs.check_shapes import timestep_shape
 from trident.errors import TridentError
 from trident.rollout import NEVER
-from trident.types import Algorithm, AlgoState, EnvSpec, HostEnv, HybridAction, Key, TimeStep, Transition, View
+from trident.types import Algorithm, AlgoState, Env, EnvSpec, HostEnv, HybridAction, Key, TimeStep, Transition, View
 
 HostPolicy = Callable[[Key, Sequence[HostEnv], TimeStep], tuple[HybridAction, dict[str, Any]]]
 """(keys [E], simulators, their last time steps [E, ...]) -> actions and extras [E, ...], NumPy"""
@@ -184,6 +184,20 @@ def row(tree: Any, index: int) -> Any:
 
 def stack(trees: Sequence[Any]) -> Any:
     return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
+
+
+class FromSeeds:
+    """A JAX environment that resets from the numbers that the loop here makes of keys: evaluated with the same key, it
+    plays the same episodes as a simulator whose `reset(seed)` does what its reset does with `jax.random.key(seed)`."""
+
+    def __init__(self, env: Env):
+        self.env = env
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.env, name)
+
+    def reset(self, key: Key) -> Any:
+        return self.env.reset(jax.random.key(seeds_of(key[None])[0]))
 
 
 @jax.jit
