@@ -169,6 +169,59 @@ def test_a_policy_moves_to_another_simulator_only_if_the_spaces_agree(run):
     assert level[1] < level[0] - 0.5
 
 
+class Unseeded(Tanks):
+    def reset(self, seed: int) -> Any:
+        return super().reset(np.random.default_rng().integers(2**31))
+
+
+class Endless(Tanks):
+    def look(self, reward: float, over: np.ndarray) -> Any:
+        return super().look(reward, over)._replace(truncated=False)
+
+
+class Short(Tanks):
+    def look(self, reward: float, over: np.ndarray) -> Any:
+        return super().look(reward, over)._replace(truncated=self.t >= 7)
+
+
+class Broken(Tanks):
+    def look(self, reward: float, over: np.ndarray) -> Any:
+        return super().look(np.nan if self.t == 3 else reward, over)
+
+
+class Paying(Tanks):
+    def look(self, reward: float, over: np.ndarray) -> Any:
+        return super().look(reward, over)._replace(cost=np.array([-1.0]))
+
+
+class Barred(Tanks):
+    def look(self, reward: float, over: np.ndarray) -> Any:
+        return super().look(reward, over)._replace(mode_mask=np.zeros((3, 2), bool))
+
+
+class Crashing(Tanks):
+    def step(self, action: HybridAction) -> Any:
+        raise OSError("the simulator has gone")
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        (Unseeded, "draw from the seed"),
+        (Endless, "truncated does not fire at the horizon"),
+        (Short, "truncated fires before the horizon"),
+        (Broken, "reward is not finite after step 3"),
+        (Paying, "a cost is negative after reset"),
+        (Barred, "mode_mask allows no mode after reset"),
+        (Crashing, "an episode fails .OSError: the simulator has gone"),
+    ],
+)
+def test_the_check_finds_what_is_wrong_with_a_simulator(kind, says):
+    trident.check_env(Tanks())
+    with pytest.raises(TridentError, match=says):
+        trident.check_env(kind())
+
+
 def test_what_does_not_fit_the_contract_is_named():
     class Wrong(Tanks):
         def look(self, reward: float, over: np.ndarray) -> Any:
