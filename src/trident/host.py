@@ -46,9 +46,8 @@ def scripted(name: str) -> HostPolicy:
     """A scripted policy of the simulators themselves, called as it is: it may be JAX or NumPy."""
 
     def decide(keys: Key, envs: Sequence[HostEnv], last: TimeStep) -> tuple[HybridAction, dict[str, Any]]:
-        return stack(
-            [as_numpy(env.scripted[name](key, env.env_state)) for env, key in zip(envs, keys, strict=True)]
-        ), {}
+        actions = [env.scripted[name](key, env.env_state) for env, key in zip(envs, keys, strict=True)]
+        return stack(as_numpy(actions)), {}
 
     return decide
 
@@ -60,10 +59,6 @@ class HostActors:
     envs: list[HostEnv]
     last: TimeStep  # [E, ...]
     cut: np.ndarray  # [E]: as in rollout.Actors
-
-    def close(self) -> None:
-        for env in self.envs:
-            close(env)
 
 
 def close(env: HostEnv) -> None:
@@ -82,13 +77,13 @@ def several(env: HostEnv, count: int) -> list[HostEnv]:
         ) from error
 
 
-def start(envs: list[HostEnv], key: Key, stagger: bool = True) -> HostActors:
+def start(envs: list[HostEnv], key: Key) -> HostActors:
     """Fresh episodes, staggered as in `rollout.start`."""
     count = len(envs)
     seeds = seeds_of(jax.random.split(key, count))
     last = stack([reset(env, int(seed)) for env, seed in zip(envs, seeds, strict=True)])
     cut = np.ceil((np.arange(count) + 1) * envs[0].spec.horizon / count).astype(np.int64)
-    return HostActors(envs, last, cut if stagger else np.full(count, NEVER))
+    return HostActors(envs, last, cut)
 
 
 def rollout(

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 
 from trident import replay as replays
 from trident.errors import TridentError
+from trident.host import reset
 from trident.report import records as recording
 from trident.report.board import Board
 from trident.report.progress import Progress, Silent
@@ -48,6 +49,8 @@ def train(setup: Setup, out: Path, progress: Progress | None = None) -> Outcome:
         raise TridentError(f"{out} is not empty: `trident resume {out}` goes on with it, --out chooses another place")
     if setup.settings.warm_start is not None:
         check_warm_start(setup)  # says what is wrong before anything is written or compiled
+    if isinstance(setup.env, HostEnv):
+        reset(setup.env, 0)  # so does a simulator that cannot start
     template = _template(setup)
     _check_memory(setup, template)
     try:
