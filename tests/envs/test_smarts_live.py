@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import sys
+import io
 from pathlib import Path
 
 import jax
@@ -16,6 +16,8 @@ from trident.envs import smarts_map
 from trident.envs.intersection_config import IntersectionConfig
 from trident.envs.smarts_intersection import SmartsIntersection, SmartsRoad
 from trident.report.progress import PlainProgress
+from trident.train import session
+from trident.train.settings import Settings, make_setup
 
 missing = importlib.util.find_spec("smarts") is None
 pytestmark = [pytest.mark.smarts, pytest.mark.skipif(missing, reason="needs the extra smarts")]
@@ -87,16 +89,15 @@ def test_a_contact_ends_both_vehicles(env):
     assert set(np.flatnonzero(env.env_state.phase == 3)) == {first, other}
 
 
-def test_a_short_training_and_a_film(tmp_path, capsys):
-    progress = PlainProgress(sys.stdout, every=0.0)
-    config = {"envs": 1, "steps": 25, "hidden": (8,), "critic_hidden": (8,)}
-    run = trident.train(
-        "smarts-intersection", "mappo", episodes=1, seeds=1, out=tmp_path / "run", eval_episodes=0, config=config,
-        progress=progress,
-    )  # fmt: skip
-    assert run.rounds == len(run.records) == 12
+def test_a_short_training_and_a_film(tmp_path):
+    told, out = io.StringIO(), tmp_path / "run"
+    config = {"envs": 1, "steps": 75, "hidden": (8,), "critic_hidden": (8,)}
+    setup = make_setup("smarts-intersection", "mappo", Settings(episodes=1, seeds=1), config)
+    session.train(setup, out, PlainProgress(told, every=0.0))
+    run = trident.load(out)
+    assert run.rounds == len(run.records) == 4
     assert np.isfinite([r["values"]["reward"] for r in run.records]).all()
-    assert "round 12/12" in capsys.readouterr().out
+    assert "round 4/4" in told.getvalue()
     ours = run.on("intersection").evaluate(2, references=False)
     assert np.isfinite(ours["policies"]["mappo"][0]["reward"])
     env = trident.make_env("smarts-intersection")

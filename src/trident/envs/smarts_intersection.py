@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 import warnings
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -140,6 +141,7 @@ class SmartsRoad:
             lane_positions=False,
         )
         self._sim = SMARTS(agent_interfaces={}, fixed_timestep_sec=config.step)
+        self._end = weakref.finalize(self, _end, self._sim, self._folder)  # SMARTS complains if it is left to exit
 
     def restart(self) -> None:
         self._sim.reset(self._scenario)
@@ -180,8 +182,12 @@ class SmartsRoad:
         return out
 
     def close(self) -> None:
-        self._sim.destroy()
-        self._folder.cleanup()
+        self._end()
+
+
+def _end(sim: Any, folder: tempfile.TemporaryDirectory[str]) -> None:
+    sim.destroy()
+    folder.cleanup()
 
 
 def roll(chassis: Any, speed: float) -> None:
