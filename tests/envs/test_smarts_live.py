@@ -27,6 +27,7 @@ DATA = Path(__file__).parent / "data"
 @pytest.fixture(scope="module")
 def env():
     env = SmartsIntersection()
+    host.reset(env, 0)
     yield env
     env.close()
 
