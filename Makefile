@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 
-.PHONY: help setup train test lint types imports pytest test-learning lock clean
+.PHONY: help setup train test lint types imports pytest test-learning test-smarts lock clean
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -43,8 +43,21 @@ pytest: $(STAMP)  ## fast tests, in two processes (they spend their time in the 
 test-learning: $(STAMP)  ## the long tests: minutes of training each
 	$(BIN)/python -m pytest -m "learning or slow"
 
-lock:            ## renew requirements.lock (needs uv)
+SMARTS := .venv-smarts
+
+$(SMARTS)/.ready: requirements-smarts.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || { echo "SMARTS needs Python 3.11: make PYTHON=python3.11 test-smarts"; exit 2; }
+	@test -x $(SMARTS)/bin/python || $(PYTHON) -m venv $(SMARTS)
+	$(SMARTS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-smarts.lock
+	$(SMARTS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+test-smarts: $(SMARTS)/.ready  ## the SMARTS adapter, live: an environment of its own (Python 3.11, 2.2 GB), minutes
+	$(SMARTS)/bin/python -m pytest -m smarts tests/envs/test_smarts_live.py
+
+lock:            ## renew requirements.lock and requirements-smarts.lock (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --group dev pyproject.toml -o requirements.lock
+	uv pip compile --quiet --python-version 3.11 --generate-hashes --no-header --no-annotate --extra smarts --group smarts pyproject.toml -o requirements-smarts.lock
 
 clean:           ## remove the environment and caches (never runs/ or benchmarks/)
-	rm -rf $(VENV) .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(SMARTS) .ruff_cache .pytest_cache .hypothesis

@@ -174,11 +174,11 @@ def share_builds() -> Callable[[Setup], sessions.Machine]:
     """A `session.build` under which runs of one kind share a program: tracing is most of a tiny run's time."""
     real, built = sessions.build, {}
 
-    def build(setup: Setup) -> sessions.Machine:
+    def build(setup: Setup, *say: Any) -> sessions.Machine:
         who = sessions.identity(setup) | {"seeds": len(setup.seeds)}
         kind = json.dumps([who, setup.rounds])
         if kind not in built:
-            built[kind] = real(setup)
+            built[kind] = real(setup, *say)
         return built[kind]
 
     return build

@@ -15,18 +15,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from trident import host
 from trident.errors import TridentError
+from trident.host import HostPolicy, Say
 from trident.report import records as recording
 from trident.report.progress import Progress, progress_for
 from trident.report.tables import result_table
 from trident.rollout import Policy
 from trident.train import session
 from trident.train.assess import assess_run
-from trident.train.episode import play
+from trident.train.episode import play, play_host
 from trident.train.loop import RunState, policy_of
 from trident.train.registry import ALGORITHMS
 from trident.train.settings import Settings, Setup, check_name, describe, make_setup, mode_names, read_run, setup_of
-from trident.types import Env, EnvSpec, HybridAction, View
+from trident.types import AnyEnv, EnvSpec, HostEnv, HybridAction, View
 
 RENDER_STREAM = 2**31 + 2
 """Folded into the base key: episodes that are shown were neither trained nor evaluated on."""
@@ -37,7 +39,7 @@ def default_algorithm() -> str:
 
 
 def train(
-    env: str | Env = "uav-mec",
+    env: str | AnyEnv = "uav-mec",
     algo: str | None = None,
     *,
     episodes: int | None = None,
@@ -73,14 +75,14 @@ def start(setup: Setup, out: str | Path | None = None, progress: Progress | None
 
 
 def resume(
-    run: str | Path, env: Env | None = None, episodes: int | None = None, progress: Progress | None = None
+    run: str | Path, env: AnyEnv | None = None, episodes: int | None = None, progress: Progress | None = None
 ) -> Run:
     """Go on with an interrupted run, or prolong a finished one to `episodes`."""
     progress = progress or progress_for()
     return _finish(session.resume(Path(run), env, episodes, progress), progress)
 
 
-def load(run: str | Path, env: Env | None = None) -> Run:
+def load(run: str | Path, env: AnyEnv | None = None) -> Run:
     """A run from its directory; `env` is needed only if it is not in the registry."""
     folder = Path(run)
     setup = setup_of(folder, env)
@@ -106,20 +108,22 @@ def _finish(outcome: session.Outcome, progress: Progress) -> Run:
         if episodes := settings.eval_episodes:
             beside = ", beside the scripted policies" if settings.references else ""
             progress.say(f"evaluating on {episodes} fresh episodes per seed{beside} ...")
-            run.evaluate(episodes, references=settings.references, write=True)
+            run.evaluate(episodes, references=settings.references, write=True, say=progress.say)
         draw_figures(run.out)
         if settings.film and hasattr(run.setup.env, "draw"):
             run.render()
     return run
 
 
-def scripted_policy(env: Env, name: str) -> Policy:
+def scripted_policy(env: AnyEnv, name: str) -> Policy | HostPolicy:
+    if isinstance(env, HostEnv):
+        return host.scripted(name)
     return lambda key, env_state, _: (env.scripted[name](key, env_state), {})
 
 
 def render(
-    env: Env,
-    policy: Policy,
+    env: AnyEnv,
+    policy: Policy | HostPolicy,
     folder: Path,
     title: str,
     *,
@@ -137,7 +141,9 @@ def render(
     from trident.report.movie import write_chart, write_frame, write_gif  # matplotlib takes a second to import
 
     session.enable_compilation_cache()
-    episode = play(env, policy, jax.random.fold_in(jax.random.key(seed), RENDER_STREAM), steps, shielded)
+    key = jax.random.fold_in(jax.random.key(seed), RENDER_STREAM)
+    on = play_host if isinstance(env, HostEnv) else play
+    episode = on(env, policy, key, steps, shielded)  # pyright: ignore[reportArgumentType] (the policy belongs to env)
     spec, out = spec or env.spec, episode.steps
     folder.mkdir(parents=True, exist_ok=True)
     costs = {c.name: out.cost[:, k] for k, c in enumerate(spec.constraints)}
@@ -156,6 +162,23 @@ def render(
         write_gif(files[1], frame, length + 1)
         write_frame(files[2], frame, length)
     return files
+
+
+def space_difference(mine: EnvSpec, other: EnvSpec) -> str | None:
+    """The first thing in which the spaces of `other` are not those that a policy was trained with, or None."""
+    for name in ("num_agents", "obs_dim", "num_constraints"):
+        old, new = getattr(mine, name), getattr(other, name)
+        if old != new:
+            return f"{name} is {new}, not {old}"
+    if mine.action.low.shape != other.action.low.shape:
+        return f"actions [agents, modes, parameters] are {other.action.low.shape}, not {mine.action.low.shape}"
+    for name in ("used", "low", "high"):
+        old, new = getattr(mine.action, name), getattr(other.action, name)
+        if not np.allclose(old, new):
+            agent, mode, param = np.argwhere(~np.isclose(old, new))[0].tolist()
+            place = f"[agent {agent}, mode {mode}, parameter {param}]"
+            return f"action.{name}{place} is {new[agent, mode, param]:g}, not {old[agent, mode, param]:g}"
+    return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,13 +212,12 @@ class Run:
         """The last evaluation that was kept, if any."""
         return read_result(self.out)
 
-    def on(self, env: str | Env) -> Run:
-        """The same policies on another environment of the same shapes, e.g. a variant (only to evaluate)."""
+    def on(self, env: str | AnyEnv) -> Run:
+        """The same policies on another environment of the same spaces, e.g. a variant (only to evaluate)."""
         setup = make_setup(env, self.setup.algorithm.name, replace(self.setup.settings, limit={}), self.info["config"])
-        for name in ("num_agents", "obs_dim", "num_constraints"):
-            mine, other = getattr(self.setup.spec, name), getattr(setup.spec, name)
-            if mine != other:
-                raise TridentError(f"{setup.spec.name} does not fit {self.out}: its {name} is {other}, not {mine}")
+        difference = space_difference(self.setup.spec, setup.spec)
+        if difference is not None:
+            raise TridentError(f"{setup.spec.name} does not fit {self.out}: its {difference}")
         run = replace(self, setup=setup)
         run.__dict__["info"] = describe(setup)
         return run
@@ -206,22 +228,32 @@ class Run:
         return result_table(self.info, self.result, style)
 
     def evaluate(
-        self, episodes: int = 200, *, deterministic: bool = True, references: bool = True, write: bool = False
+        self,
+        episodes: int = 200,
+        *,
+        deterministic: bool = True,
+        references: bool = True,
+        write: bool = False,
+        say: Say | None = None,
     ) -> dict[str, Any]:
-        """Every seed's policy and the scripted references on the same fresh episodes."""
+        """Every seed's policy and the scripted references on the same fresh episodes; slow simulators `say` how far
+        they are."""
         session.enable_compilation_cache()
-        result = assess_run(self.setup, self.state.algo, self.diverged, episodes, deterministic, references)
+        result = assess_run(self.setup, self.state.algo, self.diverged, episodes, deterministic, references, say)
         if write:
             partial = self.out / "result.json.partial"
             partial.write_text(json.dumps(recording.plain(result), indent=1) + "\n", encoding="utf-8")
             partial.rename(self.out / "result.json")
         return result
 
-    def policy(self, seed: int | None = None, deterministic: bool = True) -> Policy:
-        """As a function of (key, env state, time step), for rollouts."""
-        row = self._row(seed)
+    def policy(self, seed: int | None = None, deterministic: bool = True) -> Policy | HostPolicy:
+        """As a function of (key, env state, time step), for rollouts; outside JAX see `trident.host.HostPolicy`."""
+        row, env, algorithm = self._row(seed), self.setup.env, self.setup.algorithm
         state = jax.tree.map(lambda x: x[row], self.state.algo)
-        return policy_of(self.setup.env, self.setup.algorithm, state, deterministic)
+        if not isinstance(env, HostEnv):
+            return policy_of(env, algorithm, state, deterministic)
+        scripted = algorithm.name in env.scripted
+        return host.scripted(algorithm.name) if scripted else host.learned(algorithm, deterministic)(state)
 
     def render(self, folder: Path | None = None, steps: int | None = None, seed: int = 0) -> list[Path]:
         """A chart of one episode and, if the environment can be drawn, a film of it."""

@@ -217,6 +217,30 @@ class Env(Protocol):
     def step(self, key: Key, state: EnvState, action: HybridAction) -> tuple[EnvState, TimeStep]: ...
 
 
+@runtime_checkable
+class HostEnv(Protocol):
+    """A simulator outside JAX: one plain Python object that keeps its own state, on NumPy arrays. `step` never resets
+    by itself. It may also have `close()` and `draw(figure, states, t)`. Having `env_state` is what tells it apart."""
+
+    @property
+    def spec(self) -> EnvSpec: ...
+    @property
+    def physics(self) -> Physics | None: ...
+    @property
+    def scripted(self) -> Mapping[str, ScriptedPolicy]: ...
+    @property
+    def shield(self) -> Shield | None: ...
+    @property
+    def env_state(self) -> EnvState:
+        """What scripted policies, the shield and drawings are given; None if there are none of them."""
+        ...
+
+    def reset(self, seed: int) -> TimeStep: ...
+    def step(self, action: HybridAction) -> TimeStep: ...
+
+
+AnyEnv = Env | HostEnv
+
 # --- algorithms -----------------------------------------------------------------------------------
 
 

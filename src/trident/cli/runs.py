@@ -48,9 +48,11 @@ class EvalOptions:
     episodes: int = 200
     """Fresh episodes per seed."""
     env: str | None = None
-    """Another environment with the same shapes, e.g. a variant."""
+    """Another environment with the same spaces, e.g. a variant or another simulator."""
     stochastic: bool = False
     """Sample actions instead of taking the most likely ones."""
+    references: bool = True
+    """Play the scripted references too."""
 
 
 def evaluate(argv: list[str]) -> int:
@@ -60,6 +62,7 @@ Evaluate every seed of a run, and the scripted references, on fresh episodes.
 Examples:
   trident eval runs/my-run
   trident eval runs/my-run --episodes 1000 --stochastic
+  trident eval runs/my-run --env smarts-intersection --episodes 10      (another simulator)
 """
     options = parse(EvalOptions, argv, "eval", text)
     run = api.load(options.run)
@@ -67,7 +70,13 @@ Examples:
         print(note, file=sys.stderr)
     if options.env is not None:
         run = run.on(options.env)
-    result = run.evaluate(options.episodes, deterministic=not options.stochastic, write=options.env is None)
+    result = run.evaluate(
+        options.episodes,
+        deterministic=not options.stochastic,
+        references=options.references,
+        write=options.env is None,
+        say=lambda text: print(text, file=sys.stderr),
+    )
     print(result_table(run.info, result))
     return 0
 

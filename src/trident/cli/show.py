@@ -23,6 +23,8 @@ class RenderOptions:
     """Run directory, or the name of an environment."""
     policy: str | None = None
     """Scripted policy (default: the run's learned policy; for an environment its first scripted one)."""
+    env: str | None = None
+    """Show a run's policy in another environment with the same spaces."""
     out: Path | None = None
     """Where to put the pictures (default: the run directory, or the current one)."""
     steps: int | None = None
@@ -44,7 +46,9 @@ Examples:
 """
     options = parse(RenderOptions, argv, "render", text)
     if (Path(options.what) / "run.json").is_file() and options.policy is None:
-        files = api.load(options.what).render(options.out, options.steps, options.seed)
+        run = api.load(options.what)
+        run = run if options.env is None else run.on(options.env)
+        files = run.render(options.out, options.steps, options.seed)
     else:
         files = _render_scripted(options)
     print("\n".join(map(str, files)))

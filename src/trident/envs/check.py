@@ -7,7 +7,8 @@
 first kind and warns of the second. The questions come in three rounds, each asked only if the one before found
 nothing: the declaration (spec), shapes and dtypes (traced, not run), and values along random episodes. In these
 one lane draws parameters inside their boxes and the others sit on the boxes' corners. `step` is called twice on
-the same arguments inside one traced program, so hidden state or `numpy.random` shows as a difference.
+the same arguments inside one traced program, so hidden state or `numpy.random` shows as a difference. A simulator
+outside JAX (`trident.types.HostEnv`) is asked what can be asked of it: see `trident.envs.check_host`.
 
 Whether `step` resets by itself is read from the private state: entries that every reset sets to one value (a clock,
 say), had moved before the last step and are all back after it, betray a reset. Episodes of one step cannot tell.
@@ -25,9 +26,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
 
+from trident.envs import check_host
 from trident.envs.check_shapes import declaration_faults, describe, shape_faults
 from trident.errors import TridentError
-from trident.types import ActionSpec, EnvSpec, HybridAction, Key, decode_params
+from trident.types import ActionSpec, EnvSpec, HostEnv, HybridAction, Key, decode_params
 
 LANES = 4  # episodes side by side: one with parameters inside their boxes, the rest on the corners
 WALK = 1000  # steps of an episode that are looked at, unless told otherwise
@@ -57,8 +59,8 @@ def find_faults(env: Any, key: Key | None = None, steps: int = WALK, stochastic:
 
 
 def find_doubts(env: Any, key: Key | None = None, steps: int = WALK) -> list[str]:
-    """What is probably a mistake but may be meant."""
-    return _examine(env, key, steps, None)[1]
+    """What is probably a mistake but may be meant; nothing of this kind is asked of a simulator outside JAX."""
+    return [] if isinstance(env, HostEnv) else _examine(env, key, steps, None)[1]
 
 
 def random_action(key: Key, spec: ActionSpec, mode_mask: Bool[Array, "N M"]) -> HybridAction:
@@ -76,6 +78,8 @@ def _choose(spec: ActionSpec, mode_mask: Any, lots: Any, unit: Any) -> HybridAct
 
 
 def _examine(env: Any, key: Key | None, steps: int, stochastic: bool | None) -> tuple[list[str], list[str]]:
+    if isinstance(env, HostEnv):
+        return check_host.host_faults(env, min(steps, check_host.WALK)), []
     faults = list(declaration_faults(env))
     if faults:
         return faults, []

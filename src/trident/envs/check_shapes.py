@@ -84,11 +84,11 @@ def shape_faults(env: Any) -> Iterator[str]:
     yield from fault
     if fault:
         return
-    yield from _timestep_shape("reset", spec, out)
+    yield from timestep_shape("reset", spec, out)
     after, out, fault = _trace("step", env.step, key, state, action)
     yield from fault
     if not fault:
-        yield from _timestep_shape("step", spec, out)
+        yield from timestep_shape("step", spec, out)
         if _signature(after) != _signature(state):
             yield (
                 f"step turns an env state of {_signature(state)} into {_signature(after)}; "
@@ -143,7 +143,7 @@ def _action_shape(spec: EnvSpec) -> HybridAction:
     return HybridAction(mode, jax.ShapeDtypeStruct((agents, params), jnp.float32))  # pyright: ignore
 
 
-def _timestep_shape(name: str, spec: EnvSpec, out: Any) -> Iterator[str]:
+def timestep_shape(name: str, spec: EnvSpec, out: Any) -> Iterator[str]:
     if not isinstance(out, TimeStep):
         yield f"{name} must return (env state, TimeStep); the second is a {type(out).__name__}"
         return

@@ -264,18 +264,18 @@ class Intersection:
         zero = jnp.zeros(())
         idle = {m.name: zero for m in self.spec.metrics}
         nobody = jnp.zeros((c.num_vehicles, 2), bool)
-        return t, self._timestep(t, zero, jnp.zeros(2), margin, idle)._replace(blame=nobody)
+        return t, self.timestep(t, zero, jnp.zeros(2), margin, idle)._replace(blame=nobody)
 
     def step(self, key: Key, state: Traffic, action: HybridAction) -> tuple[Traffic, TimeStep]:
         state = jax.tree.map(jnp.asarray, state)  # a state kept on the host is as good
         after, events = transition(self.config, state, action)
-        out = self._timestep(after, *judge(self.config, after, events))
+        out = self.timestep(after, *judge(self.config, after, events))
         return after, out._replace(blame=jnp.stack([events.crashed, events.off_lane], axis=-1))
 
     def _look(self, t: Traffic) -> tuple[Array, Array]:
         return observe(self.config, t), pack(self.config, t)
 
-    def _timestep(self, t: Traffic, reward: Array, cost: Array, margin: Array, values: dict[str, Any]) -> TimeStep:
+    def timestep(self, t: Traffic, reward: Array, cost: Array, margin: Array, values: dict[str, Any]) -> TimeStep:
         obs, array = self._look(t)
         gone = ~(t.driving | (t.phase == WAITING)).any()
         return TimeStep(

@@ -180,12 +180,18 @@ def lane_room(config: IntersectionConfig, t: Traffic) -> Float[Array, "N"]:
     return jnp.minimum(left - e, right + e) - extent
 
 
-def settle(config: IntersectionConfig, before: Traffic, t: Traffic) -> tuple[Traffic, Events]:
+def clearances(config: IntersectionConfig, t: Traffic) -> Float[Array, "N N"]:
+    """m between the boxes of two vehicles, negative if they overlap; LATER for pairs that are not on the road."""
+    c, there = config, t.driving
+    pair = there[:, None] & there[None, :] & ~np.eye(c.num_vehicles, dtype=bool)
+    return jnp.where(pair, vehicle.pair_clearance(*boxes(c, t), 0.5 * c.length, 0.5 * c.width), LATER)
+
+
+def settle(
+    config: IntersectionConfig, before: Traffic, t: Traffic, clearance: Float[Array, "N N"]
+) -> tuple[Traffic, Events]:
     """Who crashed, left the road or arrived leaves; who is due and finds room enters."""
     c, was = config, before.driving
-    clearance = vehicle.pair_clearance(*boxes(c, t), 0.5 * c.length, 0.5 * c.width)
-    pair = was[:, None] & was[None, :] & ~np.eye(c.num_vehicles, dtype=bool)
-    clearance = jnp.where(pair, clearance, LATER)
     crashed = (clearance < 0.0).any(1)
     room = jnp.where(was, lane_room(c, t), 0.5 * c.lane_width)
     off_road = (room < -0.5 * c.lane_width) & ~crashed
@@ -252,4 +258,5 @@ def admit(config: IntersectionConfig, t: Traffic, due: Bool[Array, "N"]) -> Traf
 def transition(config: IntersectionConfig, t: Traffic, action: HybridAction) -> tuple[Traffic, Events]:
     """A whole step: choose lanes, drive, leave and enter."""
     chosen = choose_lane(config, t, action.mode)
-    return settle(config, chosen, drive(config, chosen, action))
+    moved = drive(config, chosen, action)
+    return settle(config, chosen, moved, clearances(config, moved))

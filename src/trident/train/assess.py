@@ -8,11 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from trident import host
+from trident.eval import host as host_eval
 from trident.eval.evaluate import evaluate, summarise
-from trident.rollout import Policy
 from trident.train.loop import policy_of
 from trident.train.settings import Setup
-from trident.types import AlgoState
+from trident.types import AlgoState, HostEnv
 
 STREAM = 2**31
 """Folded into the base key: no seed has this number, so evaluation episodes were never trained on."""
@@ -26,30 +27,36 @@ def evaluation_keys(setup: Setup) -> Any:
 
 
 def assess_learned(
-    setup: Setup, states: AlgoState, episodes: int, deterministic: bool = True
+    setup: Setup, states: AlgoState, episodes: int, deterministic: bool = True, say: host.Say | None = None
 ) -> list[dict[str, float]]:
     """One summary per seed; `states` has a leading seed axis."""
+    env, algorithm, keys, shielded = setup.env, setup.algorithm, evaluation_keys(setup), setup.settings.shielded
+    if isinstance(env, HostEnv):
+        if algorithm.name in env.scripted:
+            policies = [host.scripted(algorithm.name)] * len(setup.seeds)
+        else:
+            with_state = host.learned(algorithm, deterministic)
+            policies = [with_state(host.row(states, i)) for i in range(len(setup.seeds))]
+        played = [host_eval.evaluate(env, p, k, episodes, shielded, say) for p, k in zip(policies, keys, strict=True)]
+        return _per_seed(setup, host.stack(played))
 
     def one(state: AlgoState, key: Any) -> Any:
-        return _play(setup, policy_of(setup.env, setup.algorithm, state, deterministic), key, episodes)
+        return evaluate(env, policy_of(env, algorithm, state, deterministic), key, episodes, shielded)
 
-    sums = jax.device_get(jax.jit(jax.vmap(one))(states, evaluation_keys(setup)))
-    return _per_seed(setup, sums)
+    return _per_seed(setup, jax.device_get(jax.jit(jax.vmap(one))(states, keys)))
 
 
-def assess_scripted(setup: Setup, name: str, episodes: int) -> list[dict[str, float]]:
-    scripted = setup.env.scripted[name]
+def assess_scripted(setup: Setup, name: str, episodes: int, say: host.Say | None = None) -> list[dict[str, float]]:
+    # On the first seed's episodes only: a script has no seeds, and a planner can be heavy.
+    env, key, shielded = setup.env, evaluation_keys(setup)[0], setup.settings.shielded
+    if isinstance(env, HostEnv):
+        return [summarise(setup.spec, host_eval.evaluate(env, host.scripted(name), key, episodes, shielded, say))]
+    scripted = env.scripted[name]
 
     def one(key: Any) -> Any:
-        return _play(setup, lambda k, env_state, _: (scripted(k, env_state), {}), key, episodes)
+        return evaluate(env, lambda k, env_state, _: (scripted(k, env_state), {}), key, episodes, shielded)
 
-    # On the first seed's episodes only: a script has no seeds, and a planner can be heavy.
-    sums = jax.device_get(jax.jit(one)(evaluation_keys(setup)[0]))
-    return [summarise(setup.spec, sums)]
-
-
-def _play(setup: Setup, policy: Policy, key: Any, episodes: int) -> dict[str, Any]:
-    return evaluate(setup.env, policy, key, episodes, setup.settings.shielded)
+    return [summarise(setup.spec, jax.device_get(jax.jit(one)(key)))]
 
 
 def _per_seed(setup: Setup, sums: dict[str, np.ndarray]) -> list[dict[str, float]]:
@@ -64,15 +71,16 @@ def assess_run(
     episodes: int,
     deterministic: bool = True,
     references: bool = True,
+    say: host.Say | None = None,
 ) -> dict[str, Any]:
     """The content of result.json: summaries per policy and seed. A diverged seed is listed, not averaged."""
     good = [i for i, seed in enumerate(setup.seeds) if str(seed) not in diverged]
     name = setup.algorithm.name
-    learned = assess_learned(setup, states, episodes, deterministic)
+    learned = assess_learned(setup, states, episodes, deterministic, say)
     policies = {name: [learned[i] for i in good]}
     for reference in REFERENCES if references else ():
         if reference in setup.env.scripted and reference != name:
-            policies[reference] = assess_scripted(setup, reference, episodes)
+            policies[reference] = assess_scripted(setup, reference, episodes, say)
     return {
         "episodes": episodes,
         "deterministic": deterministic,

@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from trident import host
 from trident.rollout import Policy
-from trident.types import Env, HybridAction, TimeStep
+from trident.types import Env, HostEnv, HybridAction, TimeStep
 
 
 class Episode(NamedTuple):
@@ -46,3 +47,25 @@ def play(env: Env, policy: Policy, key: Any, steps: int | None = None, shielded:
     length = int(ended[0]) + 1 if ended.size else steps
     cut = lambda tree, count: jax.tree.map(lambda x: x[:count], tree)  # noqa: E731
     return Episode(cut(states, length + 1), cut(action, length), cut(out, length), changed[:length])
+
+
+def play_host(
+    env: HostEnv, policy: host.HostPolicy, key: Any, steps: int | None = None, shielded: bool = False
+) -> Episode:
+    """As `play`, in a simulator outside JAX, with the same keys."""
+    steps = env.spec.horizon if steps is None else min(steps, env.spec.horizon)
+    reset_key, run_key = jax.random.split(key)
+    last = host.reset(env, int(host.seeds_of(reset_key[None])[0]))
+    act_keys = jax.vmap(lambda k: jax.random.split(k)[0])(jax.random.split(run_key, steps))
+    states, rest = [env.env_state], []
+    for t in range(steps):
+        action, _ = policy(act_keys[t : t + 1], [env], jax.tree.map(lambda x: x[None], last))
+        changed = np.zeros((1, env.spec.num_agents), bool)
+        if shielded:
+            action, changed = host.shield([env], action)
+        last = host.step(env, host.row(action, 0))
+        states.append(env.env_state)
+        rest.append((host.row(action, 0), last, changed[0]))
+        if last.terminated or last.truncated:
+            break
+    return Episode(host.stack(states), *host.stack(rest))

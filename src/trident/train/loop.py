@@ -17,7 +17,7 @@ class RunState(NamedTuple):
     """Everything one seed of a run is. With a leading axis: all its seeds."""
 
     algo: AlgoState
-    actors: Actors
+    actors: Actors | None  # None if the environments are not ours to save (trident.train.host)
     replay: Any
     key: Key
     diverged: Any  # bool: frozen at its last good state
@@ -27,6 +27,17 @@ class Program(NamedTuple):
     init: Callable[[Key], RunState]
     round: Callable[[RunState, Any], tuple[RunState, Metrics]]
     """(state, round index) -> (state, metrics)"""
+
+
+class Machine(NamedTuple):
+    """The compiled parts of a run, over all its seeds."""
+
+    init: Callable[[Any], tuple[RunState, Metrics]]
+    """Keys of the seeds -> (first state, what a safe start measured)"""
+    round: Callable[[RunState, Any], tuple[RunState, Metrics]]
+    template: RunState  # shapes and dtypes
+    close: Callable[[], None] = lambda: None
+    """Ends simulators that run outside JAX."""
 
 
 def policy_of(env: Env, algorithm: Algorithm, state: AlgoState, deterministic: bool = False) -> Policy:
@@ -39,7 +50,7 @@ def policy_of(env: Env, algorithm: Algorithm, state: AlgoState, deterministic: b
 
 def program(env: Env, algorithm: Algorithm, total_rounds: int, shielded: bool = False) -> Program:
     """The pure functions of one seed's run; the caller vmaps them over seeds and jits them."""
-    plan = algorithm.plan
+    plan, learn = algorithm.plan, learning(algorithm, total_rounds)
 
     def init(key: Key) -> RunState:
         algo_key, env_key, run_key = jax.random.split(key, 3)
@@ -48,14 +59,32 @@ def program(env: Env, algorithm: Algorithm, total_rounds: int, shielded: bool = 
         if plan.replay:
             example = jax.eval_shape(lambda: replays.block_of(collect(algo, actors, key)[1], plan.remember))
             replay = replays.create(example, plan.replay)
-        return _strong(RunState(algo, actors, replay, run_key, jnp.bool_(False)))
+        return strong(RunState(algo, actors, replay, run_key, jnp.bool_(False)))
 
     def collect(algo: AlgoState, actors: Actors, key: Key) -> tuple[Actors, Transition]:
         return rollout(env, policy_of(env, algorithm, algo), key, actors, plan.steps, shielded)
 
     def round_(state: RunState, index: Any) -> tuple[RunState, Metrics]:
-        roll_key, update_key = jax.random.split(jax.random.fold_in(state.key, index))
+        assert state.actors is not None
+        roll_key, _ = round_keys(state, index)
         actors, data = collect(state.algo, state.actors, roll_key)
+        return learn(state, actors, data, index)
+
+    return Program(init, round_)
+
+
+def round_keys(state: RunState, index: Any) -> tuple[Key, Key]:
+    """Keys of one round's rollout and update."""
+    roll_key, update_key = jax.random.split(jax.random.fold_in(state.key, index))
+    return roll_key, update_key
+
+
+def learning(algorithm: Algorithm, total_rounds: int) -> Callable[..., tuple[RunState, Metrics]]:
+    """The second half of a round, wherever its data came from: (state, actors, rollout, round index) -> state."""
+    plan = algorithm.plan
+
+    def learn(state: RunState, actors: Any, data: Transition, index: Any) -> tuple[RunState, Metrics]:
+        _, update_key = round_keys(state, index)
         replay = state.replay
         if plan.replay:
             replay = replays.insert(replay, replays.block_of(data, plan.remember), index)
@@ -64,7 +93,7 @@ def program(env: Env, algorithm: Algorithm, total_rounds: int, shielded: bool = 
         fresh = RunState(algo, actors, replay, state.key, state.diverged)
         return _freeze_if_bad(state, fresh, _rollout_metrics(data) | metrics, data)
 
-    return Program(init, round_)
+    return learn
 
 
 def _rollout_metrics(data: Transition) -> Metrics:
@@ -96,10 +125,10 @@ def _freeze_if_bad(old: RunState, new: RunState, metrics: Metrics, data: Transit
     diverged = old.diverged | jnp.any(jnp.stack(list(bad.values())))
     # The replay buffer is not selected (that would copy it every round); a frozen seed never reads it again.
     keep = jax.tree.map(lambda o, n: jnp.where(diverged, o, n), old._replace(replay=None), new._replace(replay=None))
-    return _strong(keep._replace(replay=new.replay, diverged=diverged)), metrics | bad
+    return strong(keep._replace(replay=new.replay, diverged=diverged)), metrics | bad
 
 
-def _strong(tree: Any) -> Any:
+def strong(tree: Any) -> Any:
     """Without weak types: a state that goes in with one and comes out without it compiles the round a second time."""
     return jax.tree.map(lambda x: jax.lax.convert_element_type(x, x.dtype) if x.weak_type else x, tree)
 

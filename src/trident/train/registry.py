@@ -11,16 +11,17 @@ from typing import Any
 from trident.algos import macpo, madac, off_policy, ppo, qmix, trident
 from trident.envs import intersection, smac
 from trident.envs.probes import PROBES
+from trident.envs.smarts_intersection import SmartsIntersection
 from trident.envs.uav_mec import VARIANTS, UavMec
 from trident.errors import TridentError
 from trident.train.tuned import TUNED
-from trident.types import Algorithm, DataPlan, Env, EnvSpec, Physics
+from trident.types import Algorithm, AnyEnv, DataPlan, EnvSpec, Physics
 
 
 @dataclass(frozen=True)
 class EnvEntry:
     help: str
-    make: Callable[[], Env]
+    make: Callable[[], AnyEnv]
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,9 @@ ENVS |= {
     name: EnvEntry(INTERSECTION_HELP[name], partial(intersection.Intersection, config))
     for name, config in intersection.VARIANTS.items()
 }
+ENVS["smarts-intersection"] = EnvEntry(
+    "intersection in the SMARTS simulator, outside JAX (extra: smarts)", SmartsIntersection
+)
 ENVS |= {name: EnvEntry(smac.describe(config), partial(smac.Smac, config)) for name, config in smac.VARIANTS.items()}
 ENVS |= {name: EnvEntry((make.__doc__ or name).splitlines()[0], make) for name, make in PROBES.items()}
 
@@ -167,7 +171,7 @@ def needs_shield(algo: str) -> bool:
     return algo in ALGORITHMS and ALGORITHMS[algo].shielded
 
 
-def make_env(name: str) -> Env:
+def make_env(name: str) -> AnyEnv:
     if name not in ENVS:
         if name.startswith("smac-"):
             smac.SmacConfig(map=name.removeprefix("smac-").removesuffix("-safe"))  # raises, and names the maps
@@ -175,7 +179,7 @@ def make_env(name: str) -> Env:
     return ENVS[name].make()
 
 
-def default_config(algo: str, env: Env) -> Any:
+def default_config(algo: str, env: AnyEnv) -> Any:
     """The preset's config with the values tuned for this environment (see tuned.py)."""
     if algo in env.scripted:
         return ScriptedConfig()
@@ -185,7 +189,7 @@ def default_config(algo: str, env: Env) -> Any:
     return replace(ALGORITHMS[algo].config, **tuned)
 
 
-def make_algorithm(algo: str, env: Env, spec: EnvSpec | None = None, config: Any = None) -> Algorithm:
+def make_algorithm(algo: str, env: AnyEnv, spec: EnvSpec | None = None, config: Any = None) -> Algorithm:
     """`spec` may carry other limits than the environment's own (EnvSpec.with_limits)."""
     config = default_config(algo, env) if config is None else config
     spec = env.spec if spec is None else spec

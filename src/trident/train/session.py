@@ -21,16 +21,17 @@ import jax.numpy as jnp
 
 from trident import replay as replays
 from trident.errors import TridentError
+from trident.host import reset
 from trident.report import records as recording
 from trident.report.board import Board
 from trident.report.progress import Progress, Silent
 from trident.report.records import Record, RecordWriter
-from trident.train import checkpoint
-from trident.train.loop import RunState, program
+from trident.train import checkpoint, host
+from trident.train.loop import Machine, Program, RunState, program
 from trident.train.record import divergence, first_record, make_record, prepare_values
 from trident.train.settings import Setup, identity, read_run, setup_of, write_run
-from trident.train.warm_start import warm_start
-from trident.types import Env
+from trident.train.warm_start import check_warm_start, warm_start
+from trident.types import AnyEnv, Env, HostEnv
 
 
 class Outcome(NamedTuple):
@@ -42,22 +43,15 @@ class Outcome(NamedTuple):
     """The signal that ended the run early."""
 
 
-class Machine(NamedTuple):
-    """The compiled parts of a run, over all its seeds."""
-
-    init: Callable[[Any], tuple[RunState, dict[str, Any]]]
-    """Keys of the seeds -> (first state, what a safe start measured)"""
-    round: Callable[[RunState, Any], tuple[RunState, dict[str, Any]]]
-    template: RunState  # shapes and dtypes
-
-
 def train(setup: Setup, out: Path, progress: Progress | None = None) -> Outcome:
     """Start a new run in `out`, which must be empty or absent."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise TridentError(f"{out} is not empty: `trident resume {out}` goes on with it, --out chooses another place")
     if setup.settings.warm_start is not None:
-        warm_start(setup)  # says what is wrong before anything is written or compiled
-    template = jax.eval_shape(jax.vmap(_program(setup).init), seed_keys(setup))
+        check_warm_start(setup)  # says what is wrong before anything is written or compiled
+    if isinstance(setup.env, HostEnv):
+        reset(setup.env, 0)  # so does a simulator that cannot start
+    template = _template(setup)
     _check_memory(setup, template)
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -67,7 +61,9 @@ def train(setup: Setup, out: Path, progress: Progress | None = None) -> Outcome:
     return _run(setup, out, run, progress or Silent(), fresh=True)
 
 
-def resume(out: Path, env: Env | None = None, episodes: int | None = None, progress: Progress | None = None) -> Outcome:
+def resume(
+    out: Path, env: AnyEnv | None = None, episodes: int | None = None, progress: Progress | None = None
+) -> Outcome:
     """Go on with a run from its newest good checkpoint, or from the start if it has none yet."""
     old = read_run(out)
     setup = setup_of(out, env, episodes)
@@ -85,7 +81,7 @@ def seed_keys(setup: Setup) -> Any:
 
 def load_state(setup: Setup, out: Path) -> tuple[RunState, int, list[str]]:
     """The newest good checkpoint of a run: (state of all seeds, its round, notes for the user)."""
-    template = jax.eval_shape(jax.vmap(_program(setup).init), seed_keys(setup))
+    template = _template(setup)
     found = checkpoint.restore(out / "checkpoints", template, identity(setup))
     return found.tree, found.round, found.notes
 
@@ -93,20 +89,29 @@ def load_state(setup: Setup, out: Path) -> tuple[RunState, int, list[str]]:
 # --- building -------------------------------------------------------------------------------------
 
 
-def _program(setup: Setup) -> Any:
-    return program(setup.env, setup.algorithm, setup.rounds, setup.settings.shielded)
+def _template(setup: Setup) -> RunState:
+    """Shapes and dtypes of the state of all seeds."""
+    env = setup.env
+    init = host.init_of(setup) if isinstance(env, HostEnv) else _program(setup, env).init
+    return jax.eval_shape(jax.vmap(init), seed_keys(setup))
 
 
-def build(setup: Setup) -> Machine:
+def _program(setup: Setup, env: Env) -> Program:
+    return program(env, setup.algorithm, setup.rounds, setup.settings.shielded)
+
+
+def build(setup: Setup, say: Callable[[str], None] | None = None) -> Machine:
     """Compile the round over all seeds. It is compiled ahead, so that a second compilation cannot happen."""
     enable_compilation_cache()
-    one = _program(setup)
-    template = jax.eval_shape(jax.vmap(one.init), seed_keys(setup))
+    env, template = setup.env, _template(setup)
+    if isinstance(env, HostEnv):
+        return host.build(setup, env, template, say or Silent().say)
+    one = _program(setup, env)
     step = jax.jit(jax.vmap(one.round, in_axes=(0, None)), donate_argnums=0)
     compiled = step.lower(template, jax.ShapeDtypeStruct((), jnp.int32)).compile()
 
     start = jax.jit(jax.vmap(one.init))
-    prepare = None if setup.settings.warm_start is None else jax.jit(jax.vmap(warm_start(setup)))
+    prepare = None if setup.settings.warm_start is None else jax.jit(jax.vmap(warm_start(setup, env)))
 
     def init(keys: Any) -> tuple[RunState, dict[str, Any]]:
         state = start(keys)
@@ -159,7 +164,7 @@ def _run(setup: Setup, out: Path, run: dict[str, Any], progress: Progress, fresh
     with _signals(progress) as stop:
         progress.begin(run)
         try:
-            machine = build(setup)
+            machine = build(setup, progress.say)
             state, last, saved = _begin(setup, out, machine, progress, fresh)
             journal = _Journal(
                 setup, out, RecordWriter(out / "records.jsonl"),
@@ -170,6 +175,7 @@ def _run(setup: Setup, out: Path, run: dict[str, Any], progress: Progress, fresh
             finally:
                 journal.writer.close()
                 journal.board.close()
+                machine.close()
         finally:
             progress.end()
     return Outcome(setup, out, state, last["round"], stop.signal if last["round"] < setup.rounds else None)
@@ -182,6 +188,8 @@ def _begin(setup: Setup, out: Path, machine: Machine, progress: Progress, fresh:
         found = checkpoint.restore(out / "checkpoints", machine.template, identity(setup))
         for note in found.notes:
             progress.say(note)
+        if isinstance(setup.env, HostEnv):
+            progress.say(f"{setup.spec.name} cannot be saved in mid-episode: its episodes start anew")
         kept = recording.truncate(path, found.round)
         last = kept[-1] if kept else first_record()
         if last["round"] != found.round:

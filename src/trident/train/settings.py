@@ -21,7 +21,7 @@ from tyro.constructors import PrimitiveConstructorSpec
 
 from trident.errors import TridentError
 from trident.train.registry import ENVS, default_config, make_algorithm, make_env, needs_shield
-from trident.types import Algorithm, Env, EnvSpec
+from trident.types import Algorithm, AnyEnv, EnvSpec
 
 
 def parse_limits(words: list[str]) -> dict[str, float]:
@@ -100,7 +100,7 @@ class Settings:
 class Setup(NamedTuple):
     """Everything needed to train: built from names and settings, or again from a run directory."""
 
-    env: Env
+    env: AnyEnv
     spec: EnvSpec  # with this run's limits
     algorithm: Algorithm
     settings: Settings
@@ -118,7 +118,7 @@ class Setup(NamedTuple):
         return math.ceil(self.settings.episodes * self.spec.horizon / self.steps_per_round)
 
 
-def make_setup(env: str | Env, algo: str, settings: Settings, config: Any = None) -> Setup:
+def make_setup(env: str | AnyEnv, algo: str, settings: Settings, config: Any = None) -> Setup:
     """`config` is a config dataclass, a mapping of the fields to change, or None for the preset's own."""
     _check(settings)
     name = env if isinstance(env, str) else env.spec.name  # a variant may share its spec with the original
@@ -209,7 +209,7 @@ def identity(setup: Setup) -> dict[str, Any]:
     }
 
 
-def _env_config(env: Env) -> str | None:
+def _env_config(env: AnyEnv) -> str | None:
     """Tells variants apart that share a name; only for environments with a dataclass `config`."""
     config = getattr(env, "config", None)
     return _digest(repr(config)) if dataclasses.is_dataclass(config) else None
@@ -270,7 +270,7 @@ def read_run(out: Path) -> dict[str, Any]:
         raise TridentError(f"{path} cannot be read: {_one_line(error)}") from error
 
 
-def setup_of(out: Path, env: str | Env | None = None, episodes: int | None = None) -> Setup:
+def setup_of(out: Path, env: str | AnyEnv | None = None, episodes: int | None = None) -> Setup:
     """The setup of an earlier run. An environment outside the registry must be handed in again."""
     run = read_run(out)
     if env is None and run["env"] not in ENVS:

@@ -11,24 +11,35 @@ from trident.errors import TridentError
 from trident.rollout import rollout, start
 from trident.train.loop import RunState
 from trident.train.settings import Setup, check_name
-from trident.types import Key, Metrics
+from trident.types import Env, Key, Metrics
 
 STREAM = 2**31 + 1
 """Folded into a seed's key: apart from every round's stream."""
 
 
-def warm_start(setup: Setup) -> Callable[[RunState, Key], tuple[RunState, Metrics]]:
-    """The pure function of one seed: (fresh state, key of the seed) -> (prepared state, what `prepare` measured)."""
-    env, algorithm, settings = setup.env, setup.algorithm, setup.settings
-    name, prepare = settings.warm_start, algorithm.prepare
+def check_warm_start(setup: Setup) -> tuple[str, Callable[..., Any]]:
+    """The scripted policy's name and the algorithm's `prepare`; or a TridentError that says what is missing."""
+    name, prepare = setup.settings.warm_start, setup.algorithm.prepare
     assert name is not None
-    check_name("scripted policy", name, env.scripted, setup.spec.name)
+    check_name("scripted policy", name, setup.env.scripted, setup.spec.name)
     if prepare is None:
-        raise TridentError(f"{algorithm.name} has no safe start: leave out --warm-start")
+        raise TridentError(f"{setup.algorithm.name} has no safe start: leave out --warm-start")
+    return name, prepare
+
+
+def warm_start_keys(key: Key) -> Key:
+    """Keys of the environments, of the rollout and of the fit."""
+    return jax.random.split(jax.random.fold_in(key, STREAM), 3)
+
+
+def warm_start(setup: Setup, env: Env) -> Callable[[RunState, Key], tuple[RunState, Metrics]]:
+    """The pure function of one seed: (fresh state, key of the seed) -> (prepared state, what `prepare` measured)."""
+    algorithm, settings = setup.algorithm, setup.settings
+    name, prepare = check_warm_start(setup)
     scripted = env.scripted[name]
 
     def run(state: RunState, key: Key) -> tuple[RunState, Metrics]:
-        env_key, roll_key, fit_key = jax.random.split(jax.random.fold_in(key, STREAM), 3)
+        env_key, roll_key, fit_key = warm_start_keys(key)
         steps = settings.warm_start_rounds * algorithm.plan.steps
         actors = start(env, env_key, algorithm.plan.envs)
         _, data = rollout(env, _policy, roll_key, actors, steps, settings.shielded)
