@@ -119,8 +119,18 @@ def speed(name: str, envs: int, steps: int) -> None:
         print(json.dumps({k: envs * steps / v for k, v in spent.items()}), flush=True)
 
 
+def places(name: str) -> list[tuple[str, list[float]]]:
+    """(kind, place) of every unit."""
+    env = make(name, 0)
+    env.reset()
+    return [(u.type.stats.name, u.pos.tolist()) for side in (env.agents, env.enemies) for u in side.values()]
+
+
 if __name__ == "__main__":
     what, name, *rest = sys.argv[1:]
+    if what == "places":
+        print(json.dumps(places(name)))
+        raise SystemExit
     if what == "battles":
         print(json.dumps(battles(name, rest[0], int(rest[1]), int(rest[2]))), flush=True)
     else:

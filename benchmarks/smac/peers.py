@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -53,8 +54,22 @@ def python_of(variable: str) -> str:
 # --- the same battles -----------------------------------------------------------------------------
 
 
-def faster(config: SmacConfig) -> SmacConfig:
-    """Movement and weapons at smaclite's pace; everything else stays."""
+def smaclite(*words: str) -> Any:
+    """What peer_smaclite.py answers."""
+    command = [python_of("TRIDENT_SMACLITE_PYTHON"), str(HERE / "peer_smaclite.py"), *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def as_smaclite(name: str) -> SmacConfig:
+    """Our battle from smaclite's starting places, with movement and weapons at its pace."""
+    plain = SmacConfig(map=name)
+    a, given, places = plain.roster.allies, smaclite("places", name), []
+    for side, units in ((given[:a], plain.roster.types[:a]), (given[a:], plain.roster.types[a:])):
+        for unit in units:  # the same armies, in another order
+            at = next(i for i, (kind, _) in enumerate(side) if kind.lower() == unit.name)
+            places.append(tuple(side.pop(at)[1]))
+    config = SmacConfig(map=replace(plain.field, places=tuple(places)))
     roster = config.roster
     quick = replace(roster, speed=FASTER * roster.speed, period=roster.period / FASTER, dps=FASTER * roster.dps)
     config.__dict__["roster"] = quick  # where the cached property looks
@@ -62,23 +77,20 @@ def faster(config: SmacConfig) -> SmacConfig:
 
 
 def battles(options: argparse.Namespace) -> Iterator[dict]:
-    """Win rate, length and survivors under the same scripts: ours, ours at smaclite's pace, smaclite."""
+    """Win rate, length and survivors under the same scripts: ours, ours as smaclite has it (`placed`), smaclite."""
     for name in options.maps or SHARED:
-        for pace, config in (("normal", SmacConfig(map=name)), ("faster", faster(SmacConfig(map=name)))):
+        configs = {"trident": SmacConfig(map=name)} if "trident" in options.simulators else {}
+        configs |= {"placed": as_smaclite(name)} if "placed" in options.simulators else {}
+        for who, config in configs.items():
             env = Smac(config)
             play = jax.jit(lambda key, which, env=env: _evaluate(env, key, which, options.ours))
             for which, script in enumerate(SCRIPTS):
                 mean = summarise(env.spec, jax.device_get(play(jax.random.key(options.seed), which)))
                 found = {k: mean[f"metric/{k}"] for k in ("win", "length", "allies_left", "enemies_left")}
-                yield {"kind": "battles", "map": name, "script": script, "simulator": f"trident, {pace}",
+                yield {"kind": "battles", "map": name, "script": script, "simulator": who,
                        "episodes": options.ours} | found  # fmt: skip
-        for script in SCRIPTS:
-            words = [name, script, str(options.episodes), str(options.seed)]
-            done = subprocess.run(
-                [python_of("TRIDENT_SMACLITE_PYTHON"), str(HERE / "peer_smaclite.py"), "battles", *words],
-                capture_output=True, text=True, check=True,
-            )  # fmt: skip
-            found = json.loads(done.stdout.splitlines()[-1])
+        for script in SCRIPTS if "smaclite" in options.simulators else ():
+            found = smaclite("battles", name, script, str(options.episodes), str(options.seed))
             yield {"kind": "battles", "map": name, "script": script, "simulator": "smaclite"} | found
 
 
@@ -229,6 +241,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="*", default=list(PARTS), choices=list(PARTS))
     parser.add_argument("--maps", nargs="*", help="default: all that a part has")
+    parser.add_argument("--simulators", nargs="*", default=["trident", "placed", "smaclite"], help="of the battles")
     parser.add_argument("--ours", type=int, default=256, help="battles of ours per map and script")
     parser.add_argument("--episodes", type=int, default=24, help="battles in smaclite per map and script")
     parser.add_argument("--envs", type=int, default=64)

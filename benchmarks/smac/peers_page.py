@@ -14,7 +14,7 @@ def page(rows: list[dict]) -> str:
 
 def battles(rows: list[dict]) -> tuple[list[str], list[list[str]]]:
     """One line per map and script, the simulators side by side."""
-    who = ["trident, normal", "trident, faster", "smaclite"]
+    who = ["trident", "placed", "smaclite"]
     header = ["map", "script", *(f"win % ({w})" for w in who), *(f"steps ({w})" for w in who)]
     header += [f"enemies left % ({w})" for w in who]
     table = []

@@ -201,6 +201,18 @@ def test_the_command_prints_methods_by_maps_and_each_map(tmp_path, capsys):
     assert "known maps are 3m" in capsys.readouterr().err
 
 
+@pytest.mark.slow
+def test_a_real_campaign_ends_with_a_table_and_is_not_run_again(tmp_path, capsys):
+    command = ["bench", "table4-aim", "--methods", "aggressive", "--episodes", "10", "--seeds", "1"]
+    assert main([*command, "--out", str(tmp_path)]) == 0
+    said = capsys.readouterr()
+    row = next(line for line in said.out.splitlines() if line.startswith("aggressive (unconverged)"))
+    assert 15.0 < float(row.split("(unconverged)")[1].split()[0]) < 45.0  # 29 crash of 100, by 500 episodes elsewhere
+    assert sorted(p.name for p in (tmp_path / "aggressive").iterdir()) == ["records.jsonl", "result.json", "run.json"]
+    assert main([*command, "--out", str(tmp_path)]) == 0
+    assert "started" not in capsys.readouterr().err
+
+
 def test_unknown_methods_are_refused_before_anything_runs(tmp_path, capsys):
     assert main(["bench", "table1", "--methods", "mapo", "--out", str(tmp_path)]) == 2
     assert "unknown method 'mapo'" in capsys.readouterr().err
