@@ -124,7 +124,7 @@ def grid_table(
         cells = []
         for envs in [(env,) for env in folders] + list(averages.values()):
             groups = [values[env] for env in envs if env in values]
-            theirs = np.mean([printed[env] for env in envs]) if set(envs) <= set(printed) else None
+            theirs = float(np.mean([printed[env] for env in envs])) if set(envs) <= set(printed) else None
             ours = bootstrap_groups(groups) if len(groups) == len(envs) else None
             cells.append(_cell(ours, column, theirs))
         spent = sorted({t.steps for t in found.values()})
