@@ -7,23 +7,30 @@ import numpy as np
 import pytest
 
 from trident.bench import campaign as c
+from trident.bench.paper import CAMPAIGNS, HARD
 from trident.cli import main
 from trident.errors import TridentError
-from trident.report.versus import convergence, versus_table
+from trident.report.stats import bootstrap, bootstrap_groups
+from trident.report.versus import convergence, grid_table, over_training, versus_table
 
 CONSTRAINTS = [{"name": "energy", "limit": 0.01, "unit": "rate"}, {"name": "coverage", "limit": 0.03, "unit": "rate"}]
+
+
+def job(folder: Path, episodes: int, seeds: int) -> c.Job:
+    return c.Job("uav-mec", folder.name, folder, episodes, seeds)
 
 
 def write_run(folder: Path, algo: str, rewards: list[float], episodes: int = 4, diverged: dict | None = None) -> Path:
     folder.mkdir(parents=True)
     seeds = list(range(len(rewards)))
     run = {
-        "env": "uav-mec", "algo": algo, "constraints": CONSTRAINTS, "horizon": 200,
+        "env": "uav-mec", "algo": algo, "constraints": CONSTRAINTS, "horizon": 200, "metrics": [],
         "settings": {"episodes": episodes, "seeds": len(seeds)},
     }  # fmt: skip
     score = lambda r: {"reward": r, "metric/ev": 0.02, "metric/cv": 0.05, "cost/energy": 0.02, "cost/coverage": 0.05}  # noqa: E731
     policies = {"random": [score(-9.0) for _ in seeds], algo: [score(r) for r in rewards]}
-    result = {"policies": policies, "seeds": seeds, "diverged": diverged or {}}
+    good = [s for s in seeds if str(s) not in (diverged or {})]
+    result = {"policies": policies, "seeds": good, "diverged": diverged or {}}
     rows = [
         {"round": i + 1, "env_steps": 3200 * (i + 1), "episodes": 16.0 * (i + 1), "seconds": 60.0 * (i + 1),
          "diverged": {}, "values": {"reward": [-9.0 + 0.3 * min(i, 8)] * len(seeds), "cost/energy": [0.1] * len(seeds),
@@ -62,29 +69,148 @@ def test_convergence_is_where_the_smoothed_reward_has_gone_its_way(tmp_path):
 
 def test_finished_runs_are_kept_and_others_started_or_resumed(tmp_path):
     write_run(tmp_path / "mappo", "mappo", [-6.0, -6.1])
-    assert c.is_done(tmp_path / "mappo", 4, 2)
+    assert c.is_done(job(tmp_path / "mappo", 4, 2))
     with pytest.raises(TridentError, match="4 episodes and 2 seeds, not of 8 and 2"):
-        c.is_done(tmp_path / "mappo", 8, 2)
-    assert not c.is_done(tmp_path / "happo", 4, 2)
-    assert "train" in c.command_of("uav-mec", "happo", tmp_path / "happo", 4, 2)
+        c.is_done(job(tmp_path / "mappo", 8, 2))
+    assert not c.is_done(job(tmp_path / "happo", 4, 2))
+    assert "train" in c.command_of(job(tmp_path / "happo", 4, 2))
     (tmp_path / "mappo" / "result.json").unlink()
-    assert "resume" in c.command_of("uav-mec", "mappo", tmp_path / "mappo", 4, 2)
+    assert not c.is_done(job(tmp_path / "mappo", 4, 2))
+    assert "resume" in c.command_of(job(tmp_path / "mappo", 4, 2))
+    with pytest.raises(TridentError, match="not of 8 and 2"):  # an unfinished run of another budget is not resumed
+        c.is_done(job(tmp_path / "mappo", 8, 2))
 
 
 def test_a_crash_is_told_and_counts_as_missing(tmp_path, monkeypatch):
     says: list[str] = []
     monkeypatch.setattr(
-        c, "command_of", lambda *_: [c.sys.executable, "-c", "print('out of luck'); raise SystemExit(3)"]
+        c, "command_of", lambda _: [c.sys.executable, "-c", "print('out of luck'); raise SystemExit(3)"]
     )
-    missing = c.run_all(c.CAMPAIGNS["table1"], ["mappo"], tmp_path, 4, 2, 1, says.append)
-    assert "exit code 3: out of luck" in missing["mappo"]
-    assert any("CRASHED" in text for text in says)
+    lost = job(tmp_path / "mappo", 4, 2)
+    missing = c.run_all([lost], 1, says.append)
+    assert "exit code 3: out of luck" in missing[lost]
+    assert any("mappo on uav-mec: CRASHED" in text for text in says)
 
 
-def test_every_row_of_every_table_can_be_run():
-    for campaign in c.CAMPAIGNS.values():
-        c.check_methods(campaign, campaign.methods)
-        assert all(len(numbers) == len(campaign.columns) for numbers in campaign.paper.values())
+def test_every_row_of_every_table_can_be_run(tmp_path):
+    for name, campaign in CAMPAIGNS.items():
+        jobs = c.plan(campaign, campaign.envs, campaign.methods, tmp_path / name, 4, None, 1)
+        assert len({j.folder for j in jobs}) == len(jobs) == len(campaign.envs) * len(campaign.methods)
+        assert set(campaign.paper) <= set(campaign.envs)
+        for rows in campaign.paper.values():
+            assert all(len(numbers) <= len(campaign.columns) for numbers in rows.values())
+            assert set(rows) <= {*campaign.methods, "random", "greedy"}
+
+
+def test_a_budget_in_steps_is_the_same_on_every_map(tmp_path):
+    jobs = c.plan(CAMPAIGNS["table6"], ["smac-3m", "smac-corridor"], ["mappo"], tmp_path, 7, 5_000_000, 1)
+    assert [j.episodes for j in jobs] == [83_334, 12_500]  # horizons 60 and 400
+    assert [j.folder for j in jobs] == [tmp_path / "smac-3m/mappo", tmp_path / "smac-corridor/mappo"]
+
+
+def test_the_printed_averages_follow_from_the_printed_maps():
+    printed = {
+        "qmix": 54.9,
+        "mappo": 83.9,
+        "facmac": 66.0,
+        "happo": 82.4,
+        "macpo": 76.9,
+        "madac": 78.4,
+        "trident": 86.3,
+    }
+    paper = CAMPAIGNS["table6"].paper
+    for method, average in printed.items():
+        assert abs(100 * np.mean([paper[env][method][0] for env in HARD]) - average) < 0.06
+
+
+def write_battle(folder: Path, wins: list[float], steps: int) -> Path:
+    folder.mkdir(parents=True)
+    run = {"env": folder.parent.name, "algo": folder.name, "constraints": [], "horizon": 60, "metrics": [],
+           "settings": {"episodes": 4, "seeds": len(wins)}}  # fmt: skip
+    columns = CAMPAIGNS["table6"].columns[1:]
+    policies = {folder.name: [dict.fromkeys(columns, 0.5) | {"metric/win": w} for w in wins]}
+    rows = [
+        {"round": i, "env_steps": i * steps // 2, "episodes": 1.0, "seconds": 1.0, "diverged": {},
+         "values": {"reward": [0.1 * i] * len(wins), "metric/win": [0.5 * w * i for w in wins]}}
+        for i in (1, 2)
+    ]  # fmt: skip
+    (folder / "run.json").write_text(json.dumps(run))
+    (folder / "result.json").write_text(
+        json.dumps({"policies": policies, "seeds": [*range(len(wins))], "diverged": {}})
+    )
+    (folder / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def test_methods_by_maps(tmp_path):
+    maps = ("smac-3m", "smac-8m")
+    wins = {("smac-3m", "mappo"): [0.8, 1.0], ("smac-8m", "mappo"): [0.4, 0.4], ("smac-8m", "qmix"): [0.1, 0.3]}
+    folders = {env: [write_battle(tmp_path / e / m, w, 1000) for (e, m), w in wins.items() if e == env] for env in maps}
+    table = grid_table(folders, ("mappo", "qmix"), "metric/win", {"smac-8m": {"qmix": (0.5,)}}, {}, "plain", 2000)
+    header, _, mappo, qmix, _, note = table.splitlines()
+    assert header.split()[1:3] == list(maps)
+    assert "90.0 [80.0, 100.0]" in mappo
+    assert "65.0 [60.0, 70.0]" in mappo  # the average; only 3m's seeds differ
+    assert mappo.startswith("mappo (unconverged)")
+    assert mappo.endswith("1,000")
+    assert "20.0 [10.0, 30.0] (50.0)" in qmix
+    assert qmix.split("(unconverged)")[1].split()[0] == "-"
+    assert "fewer than the paper's 2,000" in note
+    whole = grid_table(
+        folders, ("mappo",), "metric/win", {}, {"pair": maps, "more": (*maps, "smac-MMM2")}, "plain", 500
+    )
+    assert "unconverged" not in whole
+    assert "average (pair)" in whole
+    assert "average (more)" not in whole
+
+
+def test_the_mean_of_one_group_is_the_plain_bootstrap():
+    values = [0.1, 0.4, 0.35, 0.9]
+    np.testing.assert_allclose(bootstrap_groups([values]), bootstrap(values), atol=1e-12)
+    assert np.isnan(bootstrap_groups([values, []]).value)
+    # two independent groups: variances of the means add, a quarter each
+    rng = np.random.default_rng(1)
+    a, b = rng.normal(0, 1, 400), rng.normal(3, 2, 400)
+    e = bootstrap_groups([a, b])
+    np.testing.assert_allclose(e.value, (a.mean() + b.mean()) / 2)
+    sd = 0.5 * np.sqrt(a.var() / 400 + b.var() / 400)
+    np.testing.assert_allclose(e.high - e.low, 2 * 1.96 * sd, rtol=0.1)
+
+
+def test_a_ratio_over_training_is_one_of_sums():
+    run = {"metrics": [{"name": "collisions", "per": "vehicles"}, {"name": "speed", "per": None}]}
+    # round 1: 8 of 100 vehicles crash; round 2: 1 of 300
+    values = [{"collisions": 8.0, "vehicles": 1.0, "speed": 2.0}, {"collisions": 1 / 3, "vehicles": 3.0, "speed": 4.0}]
+    records = [
+        {"round": i, "env_steps": i, "values": {f"metric/{k}": [x] for k, x in v.items()}} for i, v in enumerate(values)
+    ]
+    np.testing.assert_allclose(over_training(run, records, "collisions"), [100 * 9 / 400])
+    np.testing.assert_allclose(over_training(run, records, "speed"), [3.0])
+
+
+def test_the_command_prints_methods_by_maps_and_each_map(tmp_path, capsys):
+    for env in ("smac-3m", "smac-2s3z"):
+        write_battle(tmp_path / env / "mappo", [0.9, 0.7], 1000)
+    budget = ["--episodes", "4", "--seeds", "2", "--out", str(tmp_path)]
+    assert main(["bench", "table6", "--maps", "3m", "2s3z", "--methods", "mappo", *budget]) == 0
+    said = capsys.readouterr().out
+    assert said.count("80.0 [70.0, 90.0]") == 5  # twice in the grid, its average, and in each map's table
+    assert "average (shown)" in said
+    assert (tmp_path / "smac-3m" / "curves.png").stat().st_size > 10_000
+    assert main(["bench", "table6", "--maps", "3x", "--methods", "mappo", *budget]) == 2
+    assert "known maps are 3m" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_real_campaign_ends_with_a_table_and_is_not_run_again(tmp_path, capsys):
+    command = ["bench", "table4-aim", "--methods", "aggressive", "--episodes", "10", "--seeds", "1"]
+    assert main([*command, "--out", str(tmp_path)]) == 0
+    said = capsys.readouterr()
+    row = next(line for line in said.out.splitlines() if line.startswith("aggressive (unconverged)"))
+    assert 15.0 < float(row.split("(unconverged)")[1].split()[0]) < 45.0  # 29 crash of 100, by 500 episodes elsewhere
+    assert sorted(p.name for p in (tmp_path / "aggressive").iterdir()) == ["records.jsonl", "result.json", "run.json"]
+    assert main([*command, "--out", str(tmp_path)]) == 0
+    assert "started" not in capsys.readouterr().err
 
 
 def test_unknown_methods_are_refused_before_anything_runs(tmp_path, capsys):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from trident.envs.check import find_faults, random_action
-from trident.envs.smac import VARIANTS, Smac, formation, most_reward, outcome
+from trident.envs.smac import VARIANTS, Smac, formation, initial_units, most_reward, outcome
 from trident.envs.smac_config import MAPS, Map, SmacConfig
 from trident.envs.smac_rules import FIRST_TARGET, STOP, passable
 from trident.errors import TridentError
@@ -84,6 +86,15 @@ def test_a_wrong_number_is_one_clear_line():
         SmacConfig(shoot=10.0)
     with pytest.raises(TridentError, match="spacing"):
         SmacConfig(spacing=0.0)
+    with pytest.raises(TridentError, match="3 starting places for 6 units"):
+        SmacConfig(map=replace(MAPS["3m"], places=((1.0, 9.0), (2.0, 9.0), (3.0, 9.0))))
+
+
+def test_a_map_may_say_where_everybody_starts():
+    places = ((9.0, 16.0), (9.0, 18.0), (9.0, 14.0), (23.0, 16.0), (23.0, 18.5), (21.0, 14.0))
+    config = SmacConfig(map=replace(MAPS["3m"], places=places), jitter=0.0)
+    units = initial_units(config, jax.random.key(0))
+    np.testing.assert_allclose(np.stack([units.x, units.y], -1), places)
 
 
 @pytest.mark.parametrize(

@@ -49,8 +49,8 @@ _SMALL_TRIDENT = _SMALL | {
 LEARNERS: dict[str, Learner] = {
     "mappo": Learner("mappo", _SMALL, lambda s: s.critic),
     "happo": Learner("happo", _SMALL, lambda s: s.critic),
-    "trident": Learner("trident", _SMALL_TRIDENT, lambda s: s.critics),
-    "trident-large": Learner("trident-large", _SMALL_TRIDENT, lambda s: s.critics),
+    "trident": Learner("trident", _SMALL_TRIDENT, lambda s: s.critic),
+    "trident-large": Learner("trident-large", _SMALL_TRIDENT, lambda s: s.critic),
 }
 
 

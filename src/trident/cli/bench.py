@@ -9,12 +9,13 @@ from pathlib import Path
 from rich.console import Console
 
 from trident.bench import page, speed
-from trident.bench.campaign import CAMPAIGNS, check_methods, run_all
+from trident.bench.campaign import plan, run_all
+from trident.bench.paper import CAMPAIGNS, Campaign
 from trident.cli.options import parse
 from trident.errors import TridentError
 from trident.report.compare import label, load_runs
 from trident.report.figures import draw_comparison, draw_front
-from trident.report.versus import versus_table
+from trident.report.versus import grid_table, versus_table
 
 EXAMPLES = """\
 Measure environment, training and update speed on this machine, as ratios taken in one run.
@@ -57,6 +58,9 @@ Examples:
   trident bench table1 --episodes 1500 --seeds 3 --out benchmarks/uav-mec
   trident bench ablations --methods trident trident-no-physics --episodes 200 --seeds 1 --out runs/quick
   trident bench table1 --jobs 2                     two runs at once
+  trident bench table4-aim --steps 4500000 --seeds 3           the paper's budget
+  trident bench table6 --maps 3m 8m --methods mappo trident --steps 300000
+  trident bench table6 --steps 5000000 --seeds 5               the paper's budget, all maps
 
 Finished runs are not run again and interrupted ones are resumed: the same command goes on after a kill.
 """
@@ -67,17 +71,25 @@ class TableOptions:
     methods: tuple[str, ...] | None = None
     """Rows; all of the table's own if left out."""
     episodes: int = 1500
-    """Training episodes per seed."""
+    """Training episodes per seed; one episode counts as `horizon` environment steps."""
+    steps: int | None = None
+    """Environment steps per seed, in place of --episodes."""
     seeds: int = 3
     """Seeds per method, trained side by side."""
     jobs: int = 1
     """Runs at once, each in a process of its own."""
     out: Path = Path("runs/tables")
-    """One folder per method."""
+    """One folder per method, in one folder per environment if there are several."""
     figures: Path | None = None
     """Folder for curves.png and front.png; the runs' own if left out."""
     markdown: bool = False
-    """Print the table as markdown."""
+    """Print the tables as markdown."""
+
+
+@dataclass(frozen=True)
+class MapTableOptions(TableOptions):
+    maps: tuple[str, ...] | None = None
+    """Maps; all of the table's own if left out."""
 
 
 def bench(argv: list[str]) -> int:
@@ -85,10 +97,10 @@ def bench(argv: list[str]) -> int:
         print(
             "usage: trident bench WHAT [OPTIONS]\n\nspeed      steps per second, compile times, operations, overheads"
         )
-        print("\n".join(f"{name:10s} every method of this table on {c.env}" for name, c in CAMPAIGNS.items()))
+        print("\n".join(f"{name:10s} every method of this table on {c.about}" for name, c in CAMPAIGNS.items()))
         return 0
     if argv[0] in CAMPAIGNS:
-        return _table(argv[0], parse(TableOptions, argv[1:], f"bench {argv[0]}", TABLE_TEXT))
+        return _table(argv[0], argv[1:])
     if argv[0] != "speed":
         raise TridentError(f"unknown measurement {argv[0]!r}: there are speed, {', '.join(CAMPAIGNS)}")
     options = parse(SpeedOptions, argv[1:], "bench speed", EXAMPLES)
@@ -100,24 +112,41 @@ def bench(argv: list[str]) -> int:
     return 0
 
 
-def _table(name: str, options: TableOptions) -> int:
+def _table(name: str, argv: list[str]) -> int:
     campaign = CAMPAIGNS[name]
+    several = len(campaign.envs) > 1
+    options = parse(MapTableOptions if several else TableOptions, argv, f"bench {name}", TABLE_TEXT)
+    maps = options.maps if isinstance(options, MapTableOptions) else None
+    envs = [campaign.prefix + m.removeprefix(campaign.prefix) for m in maps] if maps else campaign.envs
     methods = options.methods or campaign.methods
-    check_methods(campaign, methods)
-    say = lambda text: print(text, file=sys.stderr, flush=True)  # noqa: E731
-    missing = run_all(campaign, methods, options.out, options.episodes, options.seeds, options.jobs, say)
-    folders = [options.out / m for m in methods if m not in missing]
-    if not folders:
-        raise TridentError(f"no method finished: {'; '.join(f'{m}: {why}' for m, why in missing.items())}")
+    jobs = plan(campaign, envs, methods, options.out, options.episodes, options.steps, options.seeds)
+    missing = run_all(jobs, options.jobs, lambda text: print(text, file=sys.stderr, flush=True))
+    if len(missing) == len(jobs):
+        raise TridentError(f"nothing finished: {'; '.join(f'{job.method}: {why}' for job, why in missing.items())}")
     style = "markdown" if options.markdown else "plain"
-    print(versus_table(folders, campaign.columns, campaign.paper, missing, style))
-    figures = options.figures or options.out
-    figures.mkdir(parents=True, exist_ok=True)
+    done = {env: [job.folder for job in jobs if job.env == env and job not in missing] for env in envs}
+    if campaign.headline is not None:
+        grid = (campaign.headline, campaign.paper, campaign.averages, style, campaign.full_steps)
+        print(grid_table(done, tuple(methods), *grid), end="\n\n")
+    for env, folders in done.items():
+        if folders:
+            lost = {job.method: why for job, why in missing.items() if job.env == env}
+            print(f"{env}\n" if several else "", end="")
+            paper = campaign.paper.get(env, {})
+            print(versus_table(folders, campaign.columns, paper, lost, style, campaign.full_steps))
+            where = options.figures or options.out
+            _draw(campaign, folders, where / env if several else where)
+    return 1 if missing else 0
+
+
+def _draw(campaign: Campaign, folders: list[Path], where: Path) -> None:
+    where.mkdir(parents=True, exist_ok=True)
     loaded = [(label(run, folder), run, result, records) for folder, (run, result, records) in
               zip(folders, load_runs(folders), strict=True)]  # fmt: skip
-    print(draw_comparison([(text, run, records) for text, run, _, records in loaded], figures / "curves.png"))
-    print(draw_front([(text, run, result) for text, run, result, _ in loaded], figures / "front.png"))
-    return 1 if missing else 0
+    also = (campaign.headline,) if campaign.headline is not None else ()
+    print(draw_comparison([(text, run, records) for text, run, _, records in loaded], where / "curves.png", also))
+    if loaded[0][1]["constraints"]:
+        print(draw_front([(text, run, result) for text, run, result, _ in loaded], where / "front.png"))
 
 
 def _measure(options: SpeedOptions, console: Console) -> dict:

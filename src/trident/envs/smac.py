@@ -109,8 +109,11 @@ class SmacState(NamedTuple):
 
 
 def formation(config: SmacConfig, ours: bool) -> np.ndarray:
-    """Starting places [side, 2]: a block about the spawn point, short reach in front, facing the other army."""
+    """Starting places [side, 2]: the map's, else a block about the spawn point, short reach in front, facing the other
+    army."""
     field, roster = config.field, config.roster
+    if field.places is not None:
+        return np.asarray(field.places, np.float32)[roster.side(ours)]
     here, there = (field.ally_spawn, field.enemy_spawn) if ours else (field.enemy_spawn, field.ally_spawn)
     facing = np.subtract(there, here)
     facing = facing / np.linalg.norm(facing)

@@ -43,6 +43,8 @@ class Map:
     """Quadrants nobody on the ground can enter, (x, y, to x, to y): from the corner (x, y) towards the signs given."""
     diagonal: tuple[float, float] | None = None
     """Bounds of x - y: the arena's two diagonal sides."""
+    places: tuple[Point, ...] | None = None
+    """Starting places of all units, allies first; a block about each spawn point unless told."""
 
 
 MAPS: dict[str, Map] = {
@@ -109,6 +111,9 @@ class SmacConfig:
         for name in ("offset", "alert", "jitter", "loss_limit", "death_limit", "crowding_limit"):
             if getattr(self, name) < 0:
                 raise TridentError(f"SmacConfig {name}={getattr(self, name)} must not be negative")
+        places = self.field.places
+        if places is not None and len(places) != self.roster.size:
+            raise TridentError(f"the map has {len(places)} starting places for {self.roster.size} units")
         if self.shoot > self.sight:
             raise TridentError(
                 f"SmacConfig shoot={self.shoot} exceeds sight={self.sight}: nobody shoots what is unseen"

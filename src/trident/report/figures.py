@@ -83,17 +83,22 @@ def draw_figures(out: Path) -> list[Path]:
     return [_draw(folder / f"{name}.png", f"{title}: {name}", panels) for name, panels in figures.items() if panels]
 
 
-def draw_comparison(runs: list[tuple[str, dict[str, Any], list[Record]]], path: Path) -> Path:
-    """(label, run, records) of several runs on one environment: reward, every cost and its sum, means over seeds."""
+def draw_comparison(
+    runs: list[tuple[str, dict[str, Any], list[Record]]], path: Path, also: tuple[str, ...] = ()
+) -> Path:
+    """(label, run, records) of several runs on one environment: reward, the quantities of `also`, every cost and its
+    sum; means over seeds."""
     constraints = runs[0][1]["constraints"]
 
     def panel(name: str, title: str, limit: float | None = None, total: bool = False) -> Panel:
         def draw(ax: Axes) -> None:
-            for (text, _, records), colour in zip(runs, COLOURS, strict=False):
+            for i, (text, _, records) in enumerate(runs):
                 steps, values = series(records, name)
                 values = np.cumsum(values, axis=0) if total else values
                 window = 1 if total else min(5, len(steps))
-                ax.plot(steps, _smooth(_mean(values), window), color=colour, lw=2, label=text)
+                dash = ("-", "--", ":")[i // len(COLOURS) % 3]
+                curve = _smooth(_mean(values), window)
+                ax.plot(steps, curve, dash, color=COLOURS[i % len(COLOURS)], lw=2, label=text)
             if limit is not None:
                 ax.axhline(limit, color=LIMIT, ls="--", lw=1.2, label="limit")
             ax.set_title(title)
@@ -104,6 +109,7 @@ def draw_comparison(runs: list[tuple[str, dict[str, Any], list[Record]]], path: 
         return draw
 
     panels = [panel("reward", "reward per step")]
+    panels += [panel(name, f"{name.rpartition('/')[2]} in training") for name in also]
     for c in constraints:
         panels.append(panel(f"cost/{c['name']}", f"{c['name']} ({c['unit']})", c["limit"]))
         panels.append(panel(f"cost/{c['name']}", f"{c['name']}, summed over rounds", total=True))

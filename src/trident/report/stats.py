@@ -45,3 +45,14 @@ def bootstrap(
     draws = np.random.default_rng(0).integers(sample.size, size=(resamples, sample.size))
     low, high = np.quantile(statistic(sample[draws], axis=-1), [(1 - level) / 2, (1 + level) / 2])
     return Estimate(float(statistic(sample, axis=-1)), float(low), float(high))
+
+
+def bootstrap_groups(groups: Sequence[Sequence[float]], level: float = 0.95, resamples: int = 4000) -> Estimate:
+    """The mean of the groups' means; each group's finite values are resampled among themselves."""
+    samples = [np.asarray(g, float)[np.isfinite(g)] for g in groups]
+    if not samples or any(s.size == 0 for s in samples):
+        return Estimate(np.nan, np.nan, np.nan)
+    rng = np.random.default_rng(0)
+    draws = np.mean([s[rng.integers(s.size, size=(resamples, s.size))].mean(-1) for s in samples], axis=0)
+    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
+    return Estimate(float(np.mean([s.mean() for s in samples])), float(low), float(high))

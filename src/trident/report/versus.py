@@ -3,17 +3,51 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from trident.report.compare import PERCENT, load_runs
 from trident.report.records import Record, series
-from trident.report.stats import bootstrap
+from trident.report.stats import Estimate, bootstrap, bootstrap_groups
 from trident.report.tables import markdown, plain
 
 NAMES = {"reward": "Reward", "metric/exec": "Exec", "metric/energy": "Energy", "metric/throughput": "Thr.",
-         "metric/ev": "E.V. %", "metric/cv": "C.V. %", "total": "Total V. %"}  # fmt: skip
+         "metric/ev": "E.V. %", "metric/cv": "C.V. %", "total": "Total V. %", "train/collisions": "Train. Coll.",
+         "metric/return": "Reward", "metric/collisions": "Coll. in evaluation", "metric/delay": "Delay",
+         "metric/off_lane": "off lane %", "metric/win": "Win %", "metric/losses": "losses %",
+         "metric/deaths": "deaths %", "metric/crowding": "crowding %", "metric/length": "steps"}  # fmt: skip
+RATES = {name for name, text in NAMES.items() if text.endswith("%")}
+"""Shown in percent."""
+UNCONVERGED = "unconverged"
+Cells = list[str]
+
+
+class Trained(NamedTuple):
+    """A finished run, as it lies in its folder."""
+
+    run: dict[str, Any]
+    result: dict[str, Any]
+    records: list[Record]
+
+    @property
+    def algo(self) -> str:
+        return self.run["algo"]
+
+    @property
+    def steps(self) -> int:
+        """Environment steps of each seed."""
+        return self.records[-1]["env_steps"] if self.records else 0
+
+    def values(self, column: str) -> list[float]:
+        """One number per seed: of its training, or, unless it has diverged, of its evaluation."""
+        if column.startswith("train/"):
+            return over_training(self.run, self.records, column.removeprefix("train/")).tolist()
+        return [value_of(seed, column) for seed in self.result["policies"][self.algo]]
+
+
+def load(folders: list[Path]) -> list[Trained]:
+    return [Trained(*loaded) for loaded in load_runs(folders)]
 
 
 def convergence(run: dict[str, Any], records: list[Record], share: float = 0.95) -> np.ndarray:
@@ -25,14 +59,18 @@ def convergence(run: dict[str, Any], records: list[Record], share: float = 0.95)
     return steps[window - 1 :][(smooth >= goal).argmax(axis=0)] / run["horizon"]
 
 
+def over_training(run: dict[str, Any], records: list[Record], metric: str) -> np.ndarray:
+    """A metric over all steps of the training, [seeds]; a ratio of sums stays one: rounds count by their weight."""
+    per = next((m["per"] for m in run["metrics"] if m["name"] == metric), None)
+    values = series(records, f"metric/{metric}")[1]
+    weight = np.ones_like(values) if per is None else series(records, f"metric/{per}")[1]
+    return np.nansum(values * weight, axis=0) / np.maximum(np.nansum(weight, axis=0), 1e-12)
+
+
 def value_of(seed: dict[str, float], column: str) -> float:
     if column == "total":
         return sum(seed[f"metric/{name}"] for name in PERCENT)
     return seed[column]
-
-
-def is_rate(column: str) -> bool:
-    return column == "total" or column.removeprefix("metric/") in PERCENT
 
 
 def versus_table(
@@ -41,38 +79,91 @@ def versus_table(
     paper: dict[str, tuple[float, ...]],
     missing: dict[str, str],
     style: str = "markdown",
+    full_steps: int | None = None,
 ) -> str:
-    """One row per policy, our mean over seeds with its 95 % bootstrap interval, and the printed number in brackets."""
-    runs = load_runs(folders)
+    """One row per policy, our mean over seeds with its 95 % bootstrap interval, and the printed number in brackets.
+
+    Runs of fewer than `full_steps` environment steps are marked as unconverged.
+    """
+    runs = load(folders)
     header = ["method", *(NAMES.get(c, c) for c in columns), "violations in training %", "converged at", "minutes"]
     rows = []
-    learned = {run["algo"] for run, _, _ in runs}
-    for name, seeds in runs[0][1]["policies"].items():
+    learned = {t.algo for t in runs}
+    for name, seeds in runs[0].result["policies"].items():
         if name not in learned:
-            rows.append([name, *_cells(seeds, columns, paper.get(name)), "-", "-", "-"])
-    for run, result, records in runs:
-        name = run["algo"]
-        cells = _cells(result["policies"][name], columns, paper.get(name))
-        diverged = len(result["diverged"])
-        mark = f" ({diverged} of {len(result['seeds'])} seeds diverged)" if diverged else ""
-        rows.append([name + mark, *cells, *_training(run, records)])
+            values = [None if c.startswith("train/") else [value_of(s, c) for s in seeds] for c in columns]
+            rows.append([name, *_cells(values, columns, paper.get(name)), "-", "-", "-"])
+    for t in runs:
+        cells = _cells([t.values(c) for c in columns], columns, paper.get(t.algo))
+        rows.append([t.algo + _marks([t], full_steps), *cells, *_training(t.run, t.records)])
     rows += [[f"{name} (missing)", *("-" for _ in header[1:])] for name in missing]
-    return (markdown if style == "markdown" else plain)(header, rows)
+    return _text(header, rows, style, full_steps)
 
 
-def _cells(seeds: list[dict[str, float]], columns: tuple[str, ...], printed: tuple[float, ...] | None) -> list[str]:
-    cells = []
-    for i, column in enumerate(columns):
-        scale, digits = (100.0, 1) if is_rate(column) else (1.0, 2)
-        mean = bootstrap([scale * value_of(seed, column) for seed in seeds])
-        text = f"{mean.value:.{digits}f} [{mean.low:.{digits}f}, {mean.high:.{digits}f}]"
-        cells.append(text + (f" ({scale * printed[i]:.{digits}f})" if printed else ""))
-    return cells
+def grid_table(
+    folders: dict[str, list[Path]],
+    methods: tuple[str, ...],
+    column: str,
+    paper: dict[str, dict[str, tuple[float, ...]]],
+    averages: dict[str, tuple[str, ...]],
+    style: str = "markdown",
+    full_steps: int | None = None,
+) -> str:
+    """Methods x environments: `column`'s mean over seeds, its interval, and the printed number (the first of `paper`'s)
+    in brackets. An average column stands where all of its environments do (where none stands: of those shown); its
+    intervals resample seeds within each environment."""
+    runs = {env: {t.algo: t for t in load(paths)} for env, paths in folders.items() if paths}
+    averages = {name: envs for name, envs in averages.items() if set(envs) <= set(folders)}
+    averages = averages or ({"shown": tuple(folders)} if len(folders) > 1 else {})
+    header = ["method", *folders, *(f"average ({name})" for name in averages), "steps per seed"]
+    rows = []
+    for method in methods:
+        found = {env: t[method] for env, t in runs.items() if method in t}
+        values = {env: t.values(column) for env, t in found.items()}
+        printed = {env: paper[env][method][0] for env in paper if method in paper[env]}
+        cells = []
+        for envs in [(env,) for env in folders] + list(averages.values()):
+            groups = [values[env] for env in envs if env in values]
+            theirs = float(np.mean([printed[env] for env in envs])) if set(envs) <= set(printed) else None
+            ours = bootstrap_groups(groups) if len(groups) == len(envs) else None
+            cells.append(_cell(ours, column, theirs))
+        spent = sorted({t.steps for t in found.values()})
+        span = " to ".join(f"{s:,}" for s in dict.fromkeys((spent[0], spent[-1]))) if spent else "-"
+        rows.append([method + _marks(list(found.values()), full_steps), *cells, span])
+    return _text(header, rows, style, full_steps)
 
 
-def _training(run: dict[str, Any], records: list[Record]) -> list[str]:
-    total = sum((100.0 * np.nanmean(series(records, f"cost/{c['name']}")[1], axis=0) for c in run["constraints"]), 0.0)
-    violations = bootstrap(np.atleast_1d(total))
+def _text(header: Cells, rows: list[Cells], style: str, full_steps: int | None) -> str:
+    text = (markdown if style == "markdown" else plain)(header, rows)
+    short = any(UNCONVERGED in row[0] for row in rows)
+    return text + (f"\n\n{UNCONVERGED}: fewer than the paper's {full_steps:,} environment steps." if short else "")
+
+
+def _marks(runs: list[Trained], full_steps: int | None) -> str:
+    diverged, seeds = (sum(len(t.result[k]) for t in runs) for k in ("diverged", "seeds"))
+    marks = [f"{diverged} of {diverged + seeds} seeds diverged"] if diverged else []
+    marks += [UNCONVERGED] if full_steps is not None and any(t.steps < full_steps for t in runs) else []
+    return f" ({', '.join(marks)})" if marks else ""
+
+
+def _cells(values: list[list[float] | None], columns: tuple[str, ...], printed: tuple[float, ...] | None) -> Cells:
+    known = [*(printed or ()), *[None] * len(columns)]
+    return [
+        _cell(None if v is None else bootstrap(v), column, theirs)
+        for v, column, theirs in zip(values, columns, known, strict=False)
+    ]
+
+
+def _cell(ours: Estimate | None, column: str, theirs: float | None) -> str:
+    scale, digits = (100.0, 1) if column in RATES else (1.0, 2)
+    text = "-" if ours is None else "{:.{d}f} [{:.{d}f}, {:.{d}f}]".format(*(scale * x for x in ours), d=digits)
+    return text + (f" ({scale * theirs:.{digits}f})" if theirs is not None else "")
+
+
+def _training(run: dict[str, Any], records: list[Record]) -> Cells:
+    costs = [100.0 * np.nanmean(series(records, f"cost/{c['name']}")[1], axis=0) for c in run["constraints"]]
+    violations = bootstrap(np.sum(costs, axis=0)) if costs else None
     minutes = records[-1]["seconds"] / 60 if records else float("nan")
     at = np.mean(convergence(run, records)) if len(records) > 1 else float("nan")
-    return [f"{violations.value:.1f} [{violations.low:.1f}, {violations.high:.1f}]", f"{at:.0f}", f"{minutes:.1f}"]
+    text = "-" if violations is None else "{:.1f} [{:.1f}, {:.1f}]".format(*violations)
+    return [text, f"{at:.0f}", f"{minutes:.1f}"]
