@@ -64,7 +64,8 @@ def over_training(run: dict[str, Any], records: list[Record], metric: str) -> np
     per = next((m["per"] for m in run["metrics"] if m["name"] == metric), None)
     values = series(records, f"metric/{metric}")[1]
     weight = np.ones_like(values) if per is None else series(records, f"metric/{per}")[1]
-    return np.nansum(values * weight, axis=0) / np.maximum(np.nansum(weight, axis=0), 1e-12)
+    total = np.nansum(weight, axis=0)
+    return np.nansum(values * weight, axis=0) / np.where(total > 0, total, np.nan)
 
 
 def value_of(seed: dict[str, float], column: str) -> float:
