@@ -266,7 +266,7 @@ class AgentUpdate(NamedTuple):
             paths = [slopes._replace(unit=nothing.unit), nothing._replace(unit=slopes.unit)]
             return jax.vmap(jax.vmap(lambda s: pull(s)[0]))(jax.tree.map(lambda *x: jnp.stack(x), *paths))
 
-        split = lambda x: jnp.moveaxis(x.reshape(-1, 2, *x.shape[1:]), 1, 0)  # noqa: E731
+        split = lambda x: jnp.moveaxis(x.reshape(x.shape[0] // 2, 2, *x.shape[1:]), 1, 0)  # noqa: E731
         apart = jax.tree.map(jax.vmap(split, out_axes=1), slopes)
         halves = jax.vmap(gradient)(jax.tree.map(split, scene), split(weight), apart)
         current = weight @ values
