@@ -8,6 +8,5 @@ LARGE_MAPS = ("smac-27m_vs_30m", "smac-27m_vs_30m-safe")
 """A transition of 27 agents that see 56 others takes 74 KiB."""
 
 TUNED: dict[tuple[str, str], dict[str, Any]] = {
-    ("happo", "uav-mec"): {"lr": 1e-3},
     ("mappo", "uav-mec"): {"lr": 1e-3},
 } | {(algo, env): {"replay": 16_000} for algo in ("qmix", "facmac", "madac", "trident") for env in LARGE_MAPS}
