@@ -23,6 +23,7 @@ from jaxtyping import Array, Float
 from trident import critics as pirc
 from trident import replay as replays
 from trident.critics import CriticState
+from trident.maths.believable import believable
 from trident.maths.constrained_update import UpdateInfo, UpdateRule, constrained_update
 from trident.maths.discrete_gradient import default_estimator
 from trident.maths.fisher import fisher_product
@@ -136,6 +137,7 @@ def _measures(task: Task, roll: Transition, report: Report) -> Metrics:
     info = report.info
     kl = jnp.zeros(task.spec.num_agents).at[report.agent].add(info.kl)
     edge = jnp.abs(encode_params(task.spec.action, *roll.action)) > 0.98
+    mode, params = jnp.mean(report.share, axis=(0, 1))
     return {
         "kl": jnp.mean(kl),
         **{f"kl/agent{i}": kl[i] for i in range(task.spec.num_agents)},
@@ -145,8 +147,8 @@ def _measures(task: Task, roll: Transition, report: Report) -> Metrics:
         "share_granted": jnp.mean(info.share),
         "surrogate_gain": jnp.sum(info.change[..., 0]),
         "step_fraction": jnp.mean(info.fraction),
-        "signal/mode": jnp.mean(report.share, axis=(0, 1))[0],
-        "signal/params": jnp.mean(report.share, axis=(0, 1))[1],
+        "signal/mode": mode,
+        "signal/params": params,
         "box_edge": jnp.mean(jnp.any(edge, axis=-1), dtype=jnp.float32),
     }
 
@@ -223,10 +225,8 @@ class AgentUpdate(NamedTuple):
             stretch = 2.0 * self.delta / config.step_length**2
             product = lambda v: stretch * v  # noqa: E731
             rule = rule._replace(slack=float("inf"))
-        gradients, share = (
-            believable(halves) if config.filter else (jnp.sum(halves, axis=(0, 1)), believable(halves)[1])
-        )
-        gradients = self._priced(gradients)
+        filtered, share = believable(halves)
+        gradients = self._priced(filtered if config.filter else jnp.sum(halves, axis=(0, 1)))
         if direction is not None:
             rise = product(direction)
             if config.source == "both":
@@ -302,20 +302,6 @@ class AgentUpdate(NamedTuple):
         (there, _), _ = jax.lax.scan(step, (theta, adam.init(theta)), picks.reshape(-1, size))
         gain = lambda t: jnp.sum(weight * (mine(unravel(t), rows) - 1.0) * advantage)  # noqa: E731
         return there - theta, gain
-
-
-def believable(halves: Float[Array, "2 paths J D"]) -> tuple[Float[Array, "J D"], Float[Array, "paths J"]]:
-    """What two halves of a batch have in common, and the share of each part that this is.
-
-    With g = g1 + g2, g_i = s/2 + noise: E[4 g1.g2] = |s|^2 and E|g|^2 = |s|^2 + |noise|^2, so that of all multiples
-    of g the one by 4 g1.g2 / |g|^2 is nearest to s (Wiener's filter). The parts are filtered apart: a cost can be plain
-    in the mode and nothing but noise in the parameters, and an unfiltered step would spend its trust region on noise.
-    """
-    first, second = halves
-    both = first + second
-    common = 4.0 * jnp.sum(first * second, axis=-1) / jnp.maximum(jnp.sum(both**2, axis=-1), 1e-20)
-    share = jnp.clip(common, 0.0, 1.0)
-    return jnp.sum(share[..., None] * both, axis=0), share
 
 
 def _taken(task: Task, actors: Any, critic: CriticState, roll: Transition, key: Any) -> Taken | None:

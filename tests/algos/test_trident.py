@@ -6,16 +6,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.flatten_util import ravel_pytree
 
 from trident.algos import trident
 from trident.critics import shaped
 from trident.envs.probes import PROBES
 from trident.errors import TridentError
 from trident.eval.evaluate import evaluate, summarise
-from trident.lcpo import Gain, _scene, attend, believable, contraction
+from trident.lcpo import AgentUpdate, Gain, _scene, attend, contraction
 from trident.maths.discrete_gradient import ESTIMATORS
 from trident.recipe import UNLIMITED, Task, TridentConfig, calm, round_budget, temperature, training_limits
 from trident.replay import Replay, block_of
+from trident.report.figures import DIAGNOSTICS
 from trident.rollout import rollout, start
 from trident.train.loop import policy_of, program
 from trident.types import Data
@@ -80,29 +82,6 @@ def test_violations_get_the_attention_they_are_promised():
     first_is_at_fault = (cost > 0)[:, None, :] & jnp.array([True, False])[:, None]
     np.testing.assert_array_equal(weights(cost, blame=first_is_at_fault, agent=0), weight)
     assert (weights(cost, blame=first_is_at_fault, agent=1) == 1.0).all(), "the second agent is not to blame"
-
-
-def test_only_what_two_halves_agree_on_is_believed():
-    """Signal and noise of known size: the filter keeps the share of the signal, drops a part that is nothing but noise,
-    and comes nearer to the truth than the raw mean; without noise it changes nothing."""
-    dims, noise = 4000, 2.0
-    truth = jnp.stack([jax.random.normal(jax.random.key(0), (dims,)), jnp.zeros(dims)])[:, None] / dims**0.5  # 2 paths
-
-    @jax.jit
-    @jax.vmap
-    def errors(key):
-        halves = 0.5 * truth + 0.5 * noise * jax.random.normal(key, (2, *truth.shape)) * (2 / dims) ** 0.5
-        filtered, share = believable(halves)
-        return share[:, 0], jnp.sum((filtered[0] - truth.sum((0, 1))) ** 2), jnp.sum((halves - 0.5 * truth) ** 2)
-
-    share, filtered, raw = (np.asarray(x).mean(0) for x in errors(jax.random.split(jax.random.key(1), 200)))
-    np.testing.assert_allclose(share, [1 / (1 + noise**2), 0.0], atol=0.03)
-    assert filtered == pytest.approx(noise**2 / (1 + noise**2), rel=0.1), "the error that Wiener's filter leaves"
-    assert filtered < 0.5 * raw
-
-    clean, share = believable(jnp.stack([0.5 * truth, 0.5 * truth]))
-    np.testing.assert_allclose(clean[0], truth.sum((0, 1)), rtol=1e-5, atol=1e-7)
-    np.testing.assert_allclose(share[:, 0], [1.0, 0.0])
 
 
 def test_additive_physics_shapes_the_reward_and_nothing_else():
@@ -228,3 +207,38 @@ def test_states_come_twice_with_opposite_noise():
     np.testing.assert_array_equal(scene.state[:16], scene.state[16:])
     assert scene.weight.sum() == pytest.approx(1.0, abs=1e-5)
     assert np.abs(np.asarray(scene.noise)).max() > 0.5
+
+
+def test_gradients_of_the_halves_add_up_to_that_of_the_surrogates():
+    """Over halves and paths, at an untrained policy and critics with slopes; both draws of a state lie in one half."""
+    env, roll = play_random("probe-mode")
+    block = block_of(roll)
+    data = Data(roll, Replay(block, jnp.int32(block.reward.size)))
+    task = Task(replace(SMALL, policy_batch=32, estimator="exact", source="pathwise"), env.spec, env.physics)
+    state = trident.make(task.config, env.spec, env.physics).init(jax.random.key(0))
+    critics = jax.tree.map(lambda w: w + 0.1 * jax.random.normal(jax.random.key(1), w.shape), state.critic.critics)
+    theta, unravel = ravel_pytree(jax.tree.map(lambda x: x[0], state.policy.actors))
+
+    @jax.jit
+    def both_ways(key):
+        scene = _scene(task, data, 0, key)
+        critic = state.critic._replace(critics=critics)
+        update = AgentUpdate(task, critic, scene, None, 0.5, 0.01, 0, jnp.zeros(env.spec.num_constraints), key)
+        halves, change = update._through_critics(state.policy.actors, theta, unravel, scene.weight)
+        return scene.state, halves, jax.jacrev(change)(theta)
+
+    states, halves, whole = both_ways(jax.random.key(2))
+    np.testing.assert_allclose(halves.sum((0, 1)), whole, rtol=1e-4, atol=1e-6)
+    assert (np.linalg.norm(halves, axis=-1) > 1e-6).all(), "every half and path has a gradient for every signal"
+    one, other = (np.asarray(states)[i::2] for i in (0, 1))
+    np.testing.assert_array_equal(one[:8], one[8:])
+    np.testing.assert_array_equal(other[:8], other[8:])
+
+
+def test_every_diagnostic_of_the_figures_is_logged():
+    env = PROBES["probe-constrained"]()
+    run = program(env, trident.make(SMALL, env.spec, env.physics), 2)
+    state = jax.eval_shape(run.init, jax.eval_shape(lambda: jax.random.key(0)))
+    logged = {name.split("/")[0] for name in jax.eval_shape(run.round, state, 0)[1]}
+    of_others = {"kl_max", "tau", "entropy", "multiplier", "lambda", "shielded"}
+    assert {name for names in DIAGNOSTICS.values() for name in names} - of_others <= logged
