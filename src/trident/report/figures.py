@@ -54,7 +54,7 @@ DIAGNOSTICS: dict[str, tuple[str, ...]] = {
     "budget spent": ("budget_spent",),
     "temperature": ("temperature", "tau"),
     "share of the demanded decrease granted": ("share_granted",),
-    "agreement of half-batch gradients": ("gradient_agreement",),
+    "share of the gradients that is believed": ("signal",),
     "share of actions at a box edge": ("box_edge",),
     "entropy": ("entropy",),
     "multipliers": ("multiplier", "lambda"),
