@@ -60,6 +60,11 @@ def test_unfinished_and_mixed_runs_are_refused_in_one_line(tmp_path):
         load_runs([done, write_run(tmp_path / "c", "happo", -6.0, 0.1, env="f")])
     with pytest.raises(TridentError, match="not a run directory"):
         load_runs([tmp_path / "nothing"])
+    with pytest.raises(TridentError, match="at least one run"):
+        load_runs([])
+    (done / "result.json").write_text('{"torn')
+    with pytest.raises(TridentError, match=r"result.json is damaged"):
+        load_runs([done])
 
 
 def test_comparison_figure(tmp_path):

@@ -19,18 +19,27 @@ PERCENT = {"ev": "E.V. %", "cv": "C.V. %"}
 
 def load_runs(folders: list[Path]) -> list[tuple[dict[str, Any], dict[str, Any], list[Record]]]:
     """(run, result, records) of each; all must be finished and of one environment."""
+    if not folders:
+        raise TridentError("name at least one run directory")
     loaded = []
     for folder in folders:
         if not (folder / "run.json").is_file():
             raise TridentError(f"{folder} is not a run directory: it has no run.json")
         if not (folder / "result.json").is_file():
             raise TridentError(f"{folder} has no result.json: finish it with `trident resume {folder}`")
-        run, result = (json.loads((folder / name).read_text(encoding="utf-8")) for name in ("run.json", "result.json"))
+        run, result = (_read(folder / name) for name in ("run.json", "result.json"))
         loaded.append((run, result, [r for r in read(folder / "records.jsonl") if r["round"] > 0]))
     envs = {run["env"] for run, _, _ in loaded}
     if len(envs) > 1:
         raise TridentError(f"these runs are of different environments: {', '.join(sorted(envs))}")
     return loaded
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise TridentError(f"{path} is damaged: it is not JSON") from error
 
 
 def compare_table(folders: list[Path], style: str = "markdown") -> str:
