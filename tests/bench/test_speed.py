@@ -107,6 +107,17 @@ def test_growth_environments():
     assert step_flops(by_agents(4)) > 2 * step_flops(by_agents(2))
 
 
+def test_the_update_is_measured_and_shown_without_torch(monkeypatch, tmp_path):
+    monkeypatch.setenv("TRIDENT_TORCH_PYTHON", str(tmp_path / "no-such-python"))
+    size = update_speed.UpdateSize(hidden=(8,), batch=64, obs_dim=4, fisher=16)
+    part = json.loads(json.dumps(update_speed.measure_update(size, 1)))
+    assert part["jax_faster_by"] == {}
+    text = page.page({"update": part, "about": {}, "goals": []})
+    assert "| jax, every state |" in text
+    assert "| jax, 16 states |" in text
+    assert "install torch to compare" in text
+
+
 def test_update_problem_binds_both_constraints():
     """The yardstick exercises the constrained solve: the cost that must fall falls, the other stays within its room."""
     problem = update_speed.make_problem(update_speed.UpdateSize(hidden=(8,), batch=64, obs_dim=4))

@@ -90,26 +90,27 @@ def _env(part: dict[str, Any]) -> Iterator[Section]:
 
 
 def _update(part: dict[str, Any]) -> Iterator[Section]:
-    size = part["size"]
-    rows = [
-        [
-            name,
-            figure(1e3 * seconds),
-            figure(part["jax_faster_by"][name]) + " x" if name in part["jax_faster_by"] else "",
-            *([figure(part["results"][name][k]) for k in ("kl", "evaluations")] if name in part["results"] else []),
-        ]
-        for name, seconds in part["seconds"].items()
-    ]
+    size, faster = part["size"], part["jax_faster_by"]
+    title = {"jax": "jax, every state", "jax few": f"jax, {size['fisher']} states"}
+    rows = []
+    for name, seconds in part["seconds"].items():
+        outcome, public = part["results"][name], faster.get("public", {}).get(name)
+        change = ", ".join(f"{x:+.4f}" for x in outcome["change"])
+        rows.append([
+            title.get(name, name), figure(1e3 * seconds), "" if public is None else figure(public) + " x",
+            figure(outcome["kl"]), change, figure(outcome["evaluations"]),
+        ])  # fmt: skip
     layers = " x ".join(map(str, size["hidden"]))
     note = (
         f"Hidden layers {layers}, batch {size['batch']:,}, {part['cg_steps']} conjugate-gradient steps for the reward "
         f"and each of {size['constraints']} costs, {part['threads']} threads. JAX multiplies with the Fisher matrix "
         "through one linearisation; PyTorch differentiates the KL twice, from scratch in every product (public) or "
-        "keeping the first derivative's graph (kept-graph). KL and trials say how "
-        "nearly both solve the same problem; a difference is not yet explained."
+        "keeping the first derivative's graph (kept-graph). KL and changes are those of every state, and say how "
+        f"nearly all solve the same problem. The Fisher matrix is that of every state, or of {size['fisher']}, as "
+        "TRIDENT takes it."
     )
     note += f" PyTorch: {part['missing']}." if part["missing"] else f" PyTorch {part['torch']}."
-    header = ["", "ms per update", "JAX is faster by", "KL", "line-search trials"]
+    header = ["", "ms per update", "faster than public", "KL", "change of reward, costs", "line-search trials"]
     yield Section("One agent's constrained update", header, rows, note)
 
 

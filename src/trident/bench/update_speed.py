@@ -1,9 +1,10 @@
 """One agent's constrained update against the same update written plainly in PyTorch.
 
 The problem is the same to the last number: network, observations, hybrid distribution, advantages, budgets,
-conjugate-gradient steps and line-search rule. PyTorch is no dependency: it runs in a process of its own
-(benchmarks/speed/torch_update.py), under this interpreter or the one named by TRIDENT_TORCH_PYTHON, and takes turns
-with JAX. Both may use every core of the machine.
+conjugate-gradient steps and line-search rule. JAX solves it twice: with the Fisher matrix of every state, as PyTorch
+does, and with that of a few states, as TRIDENT does (gradients, KL and surrogates are those of every state). PyTorch is
+no dependency: it runs in a process of its own (benchmarks/speed/torch_update.py), under this interpreter or the one
+named by TRIDENT_TORCH_PYTHON, and takes turns with JAX. Both may use every core of the machine.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ WAYS = ("public", "kept-graph")
 class UpdateSize:
     hidden: tuple[int, ...] = (256, 256)
     batch: int = 3200
+    fisher: int = 256
+    """States of the Fisher matrix where not all are asked: TRIDENT's default."""
     obs_dim: int = 78
     modes: int = 3
     params: int = 3
@@ -72,8 +75,9 @@ def make_problem(size: UpdateSize) -> Problem:
     return Problem(actor, obs, mode, raw, advantage, used, jnp.array([0.02, -0.005]))
 
 
-def jax_update(problem: Problem) -> tuple[Callable[..., Any], Any]:
-    """(theta, problem) -> (theta', info), and theta. The gradients of the surrogates are part of the update."""
+def jax_update(problem: Problem, fisher: int | None = None) -> tuple[Callable[..., Any], Any]:
+    """(theta, problem) -> (theta', info), and theta. The gradients of the surrogates are part of the update; the Fisher
+    matrix is that of the first `fisher` states."""
     theta, unravel = ravel_pytree(problem.actor)
 
     def update(theta: Any, p: Problem) -> Any:
@@ -86,7 +90,10 @@ def jax_update(problem: Problem) -> tuple[Callable[..., Any], Any]:
             return weight @ (jnp.expm1(log_prob(t) - old)[:, None] * p.advantage)
 
         gradients = jax.jacrev(surrogates)(theta)
-        product = fisher_product(dist, theta, mask, p.used, weight)
+        few = min(fisher or count, count)
+        product = fisher_product(
+            lambda t: actor_apply(unravel(t), p.obs[:few]), theta, mask[:few], p.used, jnp.full(few, 1.0 / few)
+        )
         return constrained_update(RULE, theta, gradients, surrogates, product, dist, mask, p.used, weight, p.budget)
 
     return update, theta
@@ -94,30 +101,40 @@ def jax_update(problem: Problem) -> tuple[Callable[..., Any], Any]:
 
 def measure_update(size: UpdateSize, repeats: int) -> dict[str, Any]:
     problem = make_problem(size)
-    update, theta = jax_update(problem)
-    compiled = compile_(update, theta, problem).call
-    _, info = compiled(theta, problem)
-    trials = 1 + round(float(jnp.log(info.fraction) / np.log(RULE.ratio))) if info.fraction > 0 else RULE.backtracks
+    calls: dict[str, Callable[[], Any]] = {}
+    results: dict[str, Any] = {}
+    for name, fisher in (("jax", None), ("jax few", size.fisher)):
+        update, theta = jax_update(problem, fisher)
+        compiled = compile_(update, theta, problem).call
+        calls[name] = lambda compiled=compiled, theta=theta: compiled(theta, problem)
+        results[name] = _outcome(compiled(theta, problem)[1])
     out = {
         "size": size.__dict__ | {"constraints": len(problem.budget)},
         "cg_steps": RULE.cg_steps,
         "threads": _threads(),
-        "results": {"jax": {"kl": float(info.kl), "change": np.asarray(info.change).tolist(), "evaluations": trials}},
         "missing": None,
     }
-    calls: dict[str, Callable[[], Any]] = {"jax": lambda: compiled(theta, problem)}
     try:
         with TorchWorker(problem) as worker:
-            calls |= {f"torch {way}": lambda way=way: worker.update(way) for way in WAYS}
-            seconds = interleave(calls, repeats)
+            torch = {f"torch {way}": lambda way=way: worker.update(way) for way in WAYS}
+            seconds = interleave(calls | torch, repeats)
             seconds |= {f"torch {way}": worker.best[way] for way in WAYS}
-            out["results"] |= {f"torch {way}": worker.results[way] for way in WAYS}
+            results |= {f"torch {way}": worker.results[way] for way in WAYS}
             out["torch"] = worker.version
     except TridentError as error:
         out["missing"] = str(error)
-        seconds = interleave({"jax": calls["jax"]}, repeats)
-    ratios = {name: s / seconds["jax"] for name, s in seconds.items() if name != "jax"}
-    return out | {"seconds": seconds, "jax_faster_by": ratios}
+        seconds = interleave(calls, repeats)
+    faster = {
+        way: {name: seconds[f"torch {way}"] / seconds[name] for name in calls}
+        for way in WAYS
+        if f"torch {way}" in seconds
+    }
+    return out | {"results": results, "seconds": seconds, "jax_faster_by": faster}
+
+
+def _outcome(info: Any) -> dict[str, Any]:
+    trials = 1 + round(float(jnp.log(info.fraction) / np.log(RULE.ratio))) if info.fraction > 0 else RULE.backtracks
+    return {"kl": float(info.kl), "change": np.asarray(info.change).tolist(), "evaluations": trials}
 
 
 class TorchWorker:
@@ -126,12 +143,7 @@ class TorchWorker:
     def __init__(self, problem: Problem) -> None:
         script = from_checkout("benchmarks/speed/torch_update.py")
         python = os.environ.get("TRIDENT_TORCH_PYTHON", sys.executable)
-        asked = subprocess.run(
-            [python, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True, check=False
-        )
-        if asked.returncode:
-            raise TridentError("install torch to compare, or name a Python that has it in TRIDENT_TORCH_PYTHON")
-        self.version = asked.stdout.strip()
+        self.version = _torch_version(python)
         self.best: dict[str, float] = dict.fromkeys(WAYS, float("inf"))
         self.results: dict[str, Any] = {}
         self._folder = tempfile.TemporaryDirectory()
@@ -177,3 +189,11 @@ def plain_problem(problem: Problem) -> dict[str, np.ndarray]:
 
 def _threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _torch_version(python: str) -> str:
+    try:
+        asked = [python, "-c", "import torch; print(torch.__version__)"]
+        return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        raise TridentError("install torch to compare, or name a Python that has it in TRIDENT_TORCH_PYTHON") from None
