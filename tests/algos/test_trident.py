@@ -9,16 +9,20 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from trident.algos import trident
-from trident.critics import shaped
+from trident.critics import critic_input, residual, shaped
 from trident.envs.probes import PROBES
 from trident.errors import TridentError
 from trident.eval.evaluate import evaluate, summarise
 from trident.lcpo import AgentUpdate, Gain, _scene, attend, contraction
+from trident.maths import hybrid
+from trident.maths.constrained_update import TRUST_REGION
 from trident.maths.discrete_gradient import ESTIMATORS
+from trident.nets import actor_apply, actors_apply
 from trident.recipe import UNLIMITED, Task, TridentConfig, calm, round_budget, temperature, training_limits
 from trident.replay import Replay, block_of
 from trident.report.figures import DIAGNOSTICS
 from trident.rollout import rollout, start
+from trident.surrogate import act_with_noise
 from trident.train.loop import policy_of, program
 from trident.types import Data
 
@@ -233,6 +237,58 @@ def test_gradients_of_the_halves_add_up_to_that_of_the_surrogates():
     one, other = (np.asarray(states)[i::2] for i in (0, 1))
     np.testing.assert_array_equal(one[:8], one[8:])
     np.testing.assert_array_equal(other[:8], other[8:])
+
+
+def test_without_physics_and_with_alpha_one_it_is_cpo_on_the_exact_marginal():
+    """One agent's step against the special case written out: plain critics summed over all modes, the KL's second
+    derivative as a dense matrix, and the closed form of one constraint, once binding and once not."""
+    env, roll = play_random("probe-constrained-modes")
+    block = block_of(roll)
+    data = Data(roll, Replay(block, jnp.int32(block.reward.size)))
+    config = replace(
+        SMALL, hidden=(8,), policy_batch=64, fisher_batch=64, estimator="exact", source="pathwise", physics="none",
+        filter=False, alpha=1.0, cg_steps=200, damping=0.1, trust_region=0.01,
+    )  # fmt: skip
+    task = Task(config, env.spec, env.physics)
+    state = trident.make(config, env.spec, env.physics).init(jax.random.key(0))
+    critics = jax.tree.map(lambda w: w + 0.2 * jax.random.normal(jax.random.key(1), w.shape), state.critic.critics)
+    critic, actors = state.critic._replace(critics=critics), state.policy.actors
+    theta, unravel = ravel_pytree(jax.tree.map(lambda x: x[0], actors))
+    scene = jax.jit(lambda key: _scene(task, data, 0, key))(jax.random.key(2))
+    dist = lambda t: actor_apply(unravel(t), scene.obs[:, 0])  # noqa: E731
+    used, mask = jnp.asarray(env.spec.action.used)[0], scene.mode_mask[:, 0]
+    others = act_with_noise(env.spec.action, jax.jit(actors_apply)(actors, scene.obs), scene).encoded
+
+    def values(t):
+        d, total = dist(t), 0.0
+        for mode in range(env.spec.action.num_modes):
+            unit = jnp.tanh(d.mean[:, mode] + jnp.exp(d.log_std[:, mode]) * scene.noise[:, 0]) * used[mode]
+            mine = jnp.concatenate([jnp.zeros((64, env.spec.action.num_modes)).at[:, mode].set(1.0), unit], -1)
+            q = residual(critics, critic_input(scene.state, scene.obs, others.at[:, 0].set(mine)))
+            total += hybrid.mode_probs(d.logits, mask)[:, mode, None] * q * critic.fit.unit
+        return scene.weight @ total
+
+    @jax.jit
+    def by_hand(budget):
+        (g, b), delta = jax.jacrev(values)(theta), config.trust_region
+        kl = lambda t: jnp.sum(scene.weight * hybrid.kl(dist(theta), dist(t), mask, used))  # noqa: E731
+        natural = jnp.linalg.solve(jax.hessian(kl)(theta) + config.damping * jnp.eye(theta.size), jnp.stack([g, b]).T).T
+        q, r, s = g @ natural[0], g @ natural[1], b @ natural[1]
+        free = jnp.sqrt(2 * delta / q) * natural[0]
+        stride = jnp.sqrt((2 * delta - budget**2 / s) / (q - r**2 / s))
+        bound = budget / s * natural[1] + stride * (natural[0] - r / s * natural[1])
+        return jnp.where(b @ free <= budget, free, bound), b @ free
+
+    _, freely = by_hand(1.0)
+    update = AgentUpdate(task, critic, scene, None, 0.5, config.trust_region, 0, jnp.zeros(1), jax.random.key(3))
+    run = jax.jit(update.run)
+    for room in (0.3, 10.0):
+        budget = round_budget(config, jnp.array([-room * abs(float(freely))]))
+        step, _ = by_hand(budget[0])
+        new, report = run(actors, budget)
+        assert report.info.kind == TRUST_REGION
+        moved = ravel_pytree(new)[0] - theta
+        np.testing.assert_allclose(moved, report.info.fraction * step, atol=2e-3 * np.abs(step).max())
 
 
 def test_every_diagnostic_of_the_figures_is_logged():
