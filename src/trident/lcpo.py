@@ -126,8 +126,9 @@ def learn(
         "budget_spent": spent,
         "realised": realised,
         "temperature": tau,
-        "log_std": jnp.mean(actors["log_std"]),
     }
+    if spec.action.num_params:
+        metrics["log_std"] = jnp.mean(actors["log_std"])
     if config.safety == "lagrangian":
         metrics["multiplier"] = multiplier
     return PolicyState(actors, gain._replace(predicted=spent), multiplier), metrics

@@ -138,3 +138,23 @@ def test_every_shape_of_the_contract_traces(name, chain):
     after, metrics = jax.eval_shape(made.round, state, jnp.int32(0))
     assert jax.tree.map(lambda x: (x.shape, x.dtype), after) == jax.tree.map(lambda x: (x.shape, x.dtype), state)
     assert metrics["cost"].shape == (env.spec.num_constraints,)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chain", [*CHAINS, "infeasible"])
+def test_trident_trains_on_every_shape(chain):
+    """Two rounds on each shape of the contract, and under limits that nobody can keep: finite, moving if it can."""
+    env = probe_chain(CHAINS["full" if chain == "infeasible" else chain])
+    config = replace(tiny("trident"), slack=10.0 if chain == "infeasible" else 0.0)
+    made = program(env, ALGORITHMS["trident"].make(config, env.spec, env.physics), total_rounds=2)
+    state = first = jax.jit(made.init)(jax.random.key(0))
+    step = jax.jit(made.round)
+    for i in range(2):
+        state, metrics = step(state, i)
+    assert all(np.isfinite(x).all() for x in leaves(metrics))
+    assert all(np.isfinite(x).all() for x in leaves(state.algo) if np.issubdtype(x.dtype, np.floating))
+    actors = [leaves(s.algo.policy.actors) for s in (first, state)]
+    moved = any((a != b).any() for a, b in zip(*actors, strict=True))
+    assert moved == (chain != "smallest"), "one mode without parameters leaves nothing to learn"
+    if chain == "infeasible":
+        assert (np.asarray(metrics["budget_asked"]) < 0).all()
