@@ -44,7 +44,8 @@ class Gain(NamedTuple):
 
 
 class PolicyState(NamedTuple):
-    actors: Any  # stacked over agents
+    actors: Any  # stacked over agents; they explore
+    flown: Any  # their moving average, which is flown when nothing is explored
     gain: Gain
     multiplier: Any  # [K], of safety="lagrangian"
 
@@ -64,7 +65,7 @@ GAIN_PRIOR = 1e-4
 def start(task: Task, actors: Any) -> PolicyState:
     zeros = jnp.zeros(task.spec.num_constraints)
     gain = Gain(zeros + GAIN_PRIOR, zeros + GAIN_PRIOR, zeros, zeros)
-    return PolicyState(actors, gain, zeros)
+    return PolicyState(actors, actors, gain, zeros)
 
 
 def contraction(config: TridentConfig, gain: Gain, cost: Any, first: Any) -> tuple[Gain, Any]:
@@ -88,8 +89,7 @@ def learn(
 ) -> tuple[PolicyState, Metrics]:
     """U passes over the agents."""
     config, spec, roll = task.config, task.spec, data.rollout
-    key, advantage_key = jax.random.split(key)
-    taken = _taken(task, state.actors, critic, roll, advantage_key)
+    taken = _taken(task, state.actors, critic, roll)
     gain, realised = contraction(config, state.gain, jnp.mean(roll.cost, axis=(0, 1)), rounds == 0)
     excess = gain.cost - training_limits(config, spec)
     budget = round_budget(config, excess, realised)
@@ -131,7 +131,8 @@ def learn(
         metrics["log_std"] = jnp.mean(actors["log_std"])
     if config.safety == "lagrangian":
         metrics["multiplier"] = multiplier
-    return PolicyState(actors, gain._replace(predicted=spent), multiplier), metrics
+    gain = gain._replace(predicted=spent)
+    return state._replace(actors=actors, gain=gain, multiplier=multiplier), metrics
 
 
 def _measures(task: Task, roll: Transition, report: Report) -> Metrics:
@@ -305,7 +306,7 @@ class AgentUpdate(NamedTuple):
         return there - theta, gain
 
 
-def _taken(task: Task, actors: Any, critic: CriticState, roll: Transition, key: Any) -> Taken | None:
+def _taken(task: Task, actors: Any, critic: CriticState, roll: Transition) -> Taken | None:
     """What was done in this round, with the reward's advantage: GAE upon the residual critic, normalised."""
     config, spec = task.config, task.spec
     if config.source == "pathwise":
@@ -313,24 +314,19 @@ def _taken(task: Task, actors: Any, critic: CriticState, roll: Transition, key: 
     roll = pirc.shaped(task, roll)
     flat = lambda x: x.reshape(roll.reward.size, *x.shape[2:])  # noqa: E731
 
-    def q(place: Any, view: Any, key: Any) -> Any:
-        """Of one sampled joint action per state."""
-        sample = lambda w, k: act(actors, spec.action, w, k, False)[0]  # noqa: E731
-        action = jax.vmap(sample)(view, jax.random.split(key, place.shape[0]))
+    def value(place: Any, view: Any) -> Any:
+        """Q of what the policy would most likely do: a baseline without the noise of a drawn action."""
+        action = jax.vmap(lambda w: act(actors, spec.action, w, None, True)[0])(view)
         parts = pirc.physics_parts(task.closed_form, task.num_signals, place, action)
         x = pirc.critic_input(place, view.obs, pirc.encode_action(spec.action, *action), parts.successor)
         return pirc.q_phys(critic.fit, parts, task.discounts) + critic.fit.unit * pirc.residual(critic.critics, x)
 
-    # Two draws before and two after each step, one by one through one compiled body.
-    before, after = (
-        (flat(roll.state), jax.tree.map(flat, roll.view)),
-        (flat(roll.next_state), jax.tree.map(flat, roll.next_view)),
-    )
-    ends = jax.tree.map(lambda a, b: jnp.stack([a, a, b, b]), before, after)
-    values = jax.lax.map(lambda row: q(row[0][0], row[0][1], row[1])[:, 0], (ends, jax.random.split(key, 4)))
-    value, next_value = jnp.mean(values.reshape(2, 2, *roll.reward.shape), axis=1)
+    before, after = (roll.state, roll.view), (roll.next_state, roll.next_view)  # through one compiled body
+    ends = jax.tree.map(lambda a, b: jnp.stack([flat(a), flat(b)]), before, after)
+    values = jax.lax.map(lambda end: value(*end)[:, 0], ends)
+    now, then = values.reshape(2, *roll.reward.shape)
     ended = roll.terminated | roll.truncated
-    advantage = gae(roll.reward, value, next_value, roll.terminated, ended, config.discount, config.gae_lambda)
+    advantage = gae(roll.reward, now, then, roll.terminated, ended, config.discount, config.gae_lambda)
     advantage = (advantage - jnp.mean(advantage)) / (jnp.std(advantage) + 1e-8)
     mode, raw, log_prob = roll.action.mode, roll.extras["raw"], roll.extras["log_prob"]
     obs, mask, alive, mode, raw, log_prob = map(flat, (roll.obs, roll.mode_mask, roll.alive, mode, raw, log_prob))
