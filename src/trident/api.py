@@ -231,13 +231,13 @@ class Run:
         self,
         episodes: int = 200,
         *,
-        deterministic: bool = True,
+        deterministic: bool | None = None,
         references: bool = True,
         write: bool = False,
         say: Say | None = None,
     ) -> dict[str, Any]:
         """Every seed's policy and the scripted references on the same fresh episodes; slow simulators `say` how far
-        they are."""
+        they are. Unless told otherwise, policies are flown as their algorithm wants it (`Algorithm.sampled`)."""
         session.enable_compilation_cache()
         result = assess_run(self.setup, self.state.algo, self.diverged, episodes, deterministic, references, say)
         if write:
@@ -246,9 +246,11 @@ class Run:
             partial.rename(self.out / "result.json")
         return result
 
-    def policy(self, seed: int | None = None, deterministic: bool = True) -> Policy | HostPolicy:
-        """As a function of (key, env state, time step), for rollouts; outside JAX see `trident.host.HostPolicy`."""
+    def policy(self, seed: int | None = None, deterministic: bool | None = None) -> Policy | HostPolicy:
+        """As a function of (key, env state, time step), for rollouts; outside JAX see `trident.host.HostPolicy`. Unless
+        told otherwise it is flown as its algorithm wants it (`Algorithm.sampled`)."""
         row, env, algorithm = self._row(seed), self.setup.env, self.setup.algorithm
+        deterministic = not algorithm.sampled if deterministic is None else deterministic
         state = jax.tree.map(lambda x: x[row], self.state.algo)
         if not isinstance(env, HostEnv):
             return policy_of(env, algorithm, state, deterministic)

@@ -44,8 +44,7 @@ class Gain(NamedTuple):
 
 
 class PolicyState(NamedTuple):
-    actors: Any  # stacked over agents; they explore
-    flown: Any  # their moving average, which is flown when nothing is explored
+    actors: Any  # stacked over agents
     gain: Gain
     multiplier: Any  # [K], of safety="lagrangian"
 
@@ -65,7 +64,7 @@ GAIN_PRIOR = 1e-4
 def start(task: Task, actors: Any) -> PolicyState:
     zeros = jnp.zeros(task.spec.num_constraints)
     gain = Gain(zeros + GAIN_PRIOR, zeros + GAIN_PRIOR, zeros, zeros)
-    return PolicyState(actors, actors, gain, zeros)
+    return PolicyState(actors, gain, zeros)
 
 
 def contraction(config: TridentConfig, gain: Gain, cost: Any, first: Any) -> tuple[Gain, Any]:

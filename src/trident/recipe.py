@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -99,9 +98,6 @@ class TridentConfig:
     agent_order: Literal["random", "fixed", "simultaneous"] = "random"
     """Agents one after another, in this order; simultaneous: all against the others' old policies."""
 
-    average: int = 16
-    """Rounds over which the policies are averaged that are flown without exploration (1: none). Steps are as long as
-    the trust region allows; their noise averages out, what they have in common stays."""
     trust_region: float = 0.06
     """KL of an agent's policy per round (delta), shared equally by the passes."""
     trust_region_final: float = 0.25
@@ -194,12 +190,6 @@ def calm(config: TridentConfig, actors: Any, fraction: Any) -> Any:
 
 def training_limits(config: TridentConfig, spec: EnvSpec) -> Float[Array, "K"]:
     return config.tighten * jnp.asarray(spec.limits) - config.slack
-
-
-def averaged(config: TridentConfig, average: Any, actors: Any, rounds: Any) -> Any:
-    """The moving average of the policies after one more round; at first the mean of all of them."""
-    share = jnp.maximum(1.0 / (1.0 + rounds), 1.0 / config.average)
-    return jax.tree.map(lambda old, new: old + share * (new - old), average, actors)
 
 
 UNLIMITED = 1e6

@@ -279,6 +279,9 @@ class Algorithm:
     prepare: Callable[[AlgoState, Transition, Key], tuple[AlgoState, Metrics]] | None = None
     """Optional safe start: fit the policy and critics to a scripted policy's rollout before the first round."""
     config: Any = field(default=None)
+    sampled: bool = False
+    """Evaluations draw from the policy instead of taking what it would most likely do. A policy that is best within
+    limits is random in general, and its limits were kept while it drew."""
 
 
 # --- small helpers on the contracts ---------------------------------------------------------------

@@ -17,14 +17,14 @@ from trident.lcpo import AgentUpdate, Gain, _scene, attend, contraction
 from trident.maths import hybrid
 from trident.maths.constrained_update import TRUST_REGION
 from trident.maths.discrete_gradient import ESTIMATORS
-from trident.nets import act, actor_apply, actors_apply
-from trident.recipe import UNLIMITED, Task, TridentConfig, averaged, calm, round_budget, temperature, training_limits
+from trident.nets import actor_apply, actors_apply
+from trident.recipe import UNLIMITED, Task, TridentConfig, calm, round_budget, temperature, training_limits
 from trident.replay import Replay, block_of
 from trident.report.figures import DIAGNOSTICS
 from trident.rollout import rollout, start
 from trident.surrogate import act_with_noise
 from trident.train.loop import policy_of, program
-from trident.types import Data, View
+from trident.types import Data
 
 SMALL = TridentConfig(
     envs=16, steps=16, hidden=(16, 16), critic_hidden=(32, 32), cost_hidden=(32, 32), replay=4096, critic_steps=16,
@@ -58,27 +58,6 @@ def test_exploration_is_bounded_from_above_only():
     actors = {"trunk": (), "log_std": jnp.array([[-0.5, -3.0]])}
     np.testing.assert_allclose(calm(config, actors, 0.5)["log_std"], [[-1.0, -3.0]])
     np.testing.assert_allclose(calm(replace(config, log_std_final=2.0), actors, 0.5)["log_std"], actors["log_std"])
-
-
-def test_what_is_flown_is_the_average_of_the_last_rounds():
-    """The mean of all rounds at first, then a moving average; without averaging, the last policy."""
-    config, average = TridentConfig(average=4), {"w": jnp.zeros(())}
-    for rounds, value in enumerate([3.0, 5.0, 10.0]):
-        average = averaged(config, average, {"w": jnp.float32(value)}, rounds)
-    np.testing.assert_allclose(average["w"], 6.0)
-    np.testing.assert_allclose(averaged(config, average, {"w": jnp.float32(10.0)}, 50)["w"], 7.0)
-    assert averaged(replace(config, average=1), average, {"w": jnp.float32(10.0)}, 50)["w"] == 10.0
-
-    env = PROBES["probe-mode"]()
-    algorithm = trident.make(SMALL, env.spec, env.physics)
-    state = algorithm.init(jax.random.key(0))
-    other = jax.tree.map(lambda x: x + 1.0, state.policy.actors)
-    state = state._replace(policy=state.policy._replace(flown=other))
-    agents, modes = env.spec.num_agents, env.spec.action.num_modes
-    view = View(jnp.ones((agents, env.spec.obs_dim)), jnp.ones((agents, modes), bool), jnp.ones(agents, bool))
-    flown = algorithm.act(state, view, None, True)[0]
-    np.testing.assert_array_equal(flown.params, act(other, env.spec.action, view, None, True)[0].params)
-    assert (flown.params != act(state.policy.actors, env.spec.action, view, None, True)[0].params).any()
 
 
 def play_random(name):
@@ -214,6 +193,14 @@ def trace(config):
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_every_estimator_traces(estimator):
     trace(replace(SMALL, estimator=estimator))
+
+
+def test_it_is_flown_as_it_drew_where_there_are_limits():
+    makes = {name: trident.make(SMALL, PROBES[name]().spec) for name in ("probe-constrained", "probe-mode")}
+    assert {name: algorithm.sampled for name, algorithm in makes.items()} == {
+        "probe-constrained": True,
+        "probe-mode": False,
+    }
 
 
 def test_a_learner_from_replay_needs_one():

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -46,6 +47,18 @@ def test_evaluation_can_be_repeated_and_uses_fresh_episodes(run):
     assert a["reward"] != b["reward"]
     trained, fresh = (jax.random.key_data(f(run.setup)) for f in (seed_keys, evaluation_keys))
     assert not np.isin(fresh, trained).any()
+
+
+def test_policies_are_flown_as_their_algorithm_wants_it(run):
+    assert run.result["deterministic"]
+    drawing = replace(run, setup=run.setup._replace(algorithm=replace(run.setup.algorithm, sampled=True)))
+    result = drawing.evaluate(4, references=False)
+    assert not result["deterministic"]
+    assert result["policies"] == run.evaluate(4, deterministic=False, references=False)["policies"]
+    assert result["policies"]["tiny"] != run.result["policies"]["tiny"]
+    assert (
+        drawing.evaluate(4, deterministic=True, references=False)["policies"]["tiny"] == run.result["policies"]["tiny"]
+    )
 
 
 def test_loaded_policies_act_as_trained(run):

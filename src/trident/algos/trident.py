@@ -9,7 +9,6 @@ line of Algorithm 1                                   here
 11    advantages of the reward and of the costs       surrogate.through_critics, surrogate.ratios
 12-14 trust-region step or recovery                   maths.constrained_update
 16    annealing of tau                                recipe.temperature
--     the policy that is flown                        recipe.averaged
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from trident import replay as replays
 from trident.errors import TridentError
 from trident.imitate import imitate
 from trident.nets import act, actors_init
-from trident.recipe import Task, TridentConfig, averaged, calm
+from trident.recipe import Task, TridentConfig, calm
 from trident.types import Algorithm, Data, DataPlan, EnvSpec, Metrics, Physics, Transition
 
 __all__ = ["TridentConfig", "make"]
@@ -56,8 +55,7 @@ def make(config: TridentConfig, spec: EnvSpec, physics: Physics | None = None) -
         critic, fitted = pirc.fit_early(task, state.critic, data.rollout, state.rounds)
         critic, learned = pirc.learn(task, critic, data, state.policy.actors, critic_key)
         policy, moved = lcpo.learn(task, state.policy, critic, data, policy_key, fraction, state.rounds)
-        actors = calm(config, policy.actors, fraction)
-        policy = policy._replace(actors=actors, flown=averaged(config, policy.flown, actors, state.rounds))
+        policy = policy._replace(actors=calm(config, policy.actors, fraction))
         return TridentState(policy, critic, state.rounds + 1), fitted | learned | moved
 
     def prepare(state: TridentState, roll: Transition, key: Any) -> tuple[TridentState, Metrics]:
@@ -70,17 +68,16 @@ def make(config: TridentConfig, spec: EnvSpec, physics: Physics | None = None) -
         patient = task._replace(config=replace(config, critic_steps=config.warm_steps // 2))
         whole = replays.Replay(replays.block_of(roll), jnp.int32(roll.reward.size))
         critic, learned = pirc.learn(patient, critic, Data(roll, whole), actors, critic_key)
-        policy = state.policy._replace(actors=actors, flown=actors)
+        policy = state.policy._replace(actors=actors)
         return TridentState(policy, critic, jnp.int32(config.fit_rounds)), imitated | learned
 
     return Algorithm(
         name="trident",
         plan=DataPlan(config.envs, config.steps, config.replay),
         init=init,
-        act=lambda state, view, key, deterministic: act(
-            state.policy.flown if deterministic else state.policy.actors, spec.action, view, key, deterministic
-        ),
+        act=lambda state, view, key, deterministic: act(state.policy.actors, spec.action, view, key, deterministic),
         update=update,
         prepare=prepare,
+        sampled=spec.num_constraints > 0,
         config=config,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -49,8 +49,9 @@ class EvalOptions:
     """Fresh episodes per seed."""
     env: str | None = None
     """Another environment with the same spaces, e.g. a variant or another simulator."""
-    stochastic: bool = False
-    """Sample actions instead of taking the most likely ones."""
+    policy: Literal["own", "sampled", "most-likely"] = "own"
+    """Draw actions from the policy or take the most likely ones; own: as the algorithm is meant to be flown (TRIDENT
+    draws where there are limits, the others do not)."""
     references: bool = True
     """Play the scripted references too."""
 
@@ -61,7 +62,7 @@ Evaluate every seed of a run, and the scripted references, on fresh episodes.
 
 Examples:
   trident eval runs/my-run
-  trident eval runs/my-run --episodes 1000 --stochastic
+  trident eval runs/my-run --episodes 1000 --policy sampled
   trident eval runs/my-run --env smarts-intersection --episodes 10      (another simulator)
 """
     options = parse(EvalOptions, argv, "eval", text)
@@ -72,7 +73,7 @@ Examples:
         run = run.on(options.env)
     result = run.evaluate(
         options.episodes,
-        deterministic=not options.stochastic,
+        deterministic={"own": None, "sampled": False, "most-likely": True}[options.policy],
         references=options.references,
         write=options.env is None,
         say=lambda text: print(text, file=sys.stderr),

@@ -64,7 +64,8 @@ def compare_table(folders: list[Path], style: str = "markdown") -> str:
         seeds = result["policies"][run["algo"]]
         spent = records[-1]["episodes"] if records else 0
         cells = _cells(seeds, shown, rates)
-        rows.append([label(run, folder), *cells, f"{spent:.0f}", str(len(seeds)), training_violations(run, records)])
+        name = label(run, folder) + ("" if result["deterministic"] else " (sampled)")
+        rows.append([name, *cells, f"{spent:.0f}", str(len(seeds)), training_violations(run, records)])
     return (markdown if style == "markdown" else plain)(header, rows)
 
 

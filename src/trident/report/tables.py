@@ -73,8 +73,8 @@ def result_rows(run: dict[str, Any], result: dict[str, Any]) -> tuple[list[str],
 def result_table(run: dict[str, Any], result: dict[str, Any], style: str = "plain") -> str:
     header, rows = result_rows(run, result)
     text = (markdown if style == "markdown" else plain)(header, rows)
-    kind = "deterministic" if result["deterministic"] else "stochastic"
-    notes = [f"{result['episodes']} fresh episodes per seed, {kind} policy, seeds {result['seeds']}"]
+    kind = "most likely actions" if result["deterministic"] else "sampled actions"
+    notes = [f"{result['episodes']} fresh episodes per seed, {kind}, seeds {result['seeds']}"]
     for seed, what in result["diverged"].items():
         notes.append(f"seed {seed} diverged at round {what['round']} ({what['quantity']}) and is left out")
     return "\n".join([text, "", *notes])

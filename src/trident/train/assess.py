@@ -69,13 +69,15 @@ def assess_run(
     states: AlgoState,
     diverged: dict[str, Any],
     episodes: int,
-    deterministic: bool = True,
+    deterministic: bool | None = None,
     references: bool = True,
     say: host.Say | None = None,
 ) -> dict[str, Any]:
-    """The content of result.json: summaries per policy and seed. A diverged seed is listed, not averaged."""
+    """The content of result.json: summaries per policy and seed. A diverged seed is listed, not averaged. Unless told
+    otherwise, policies are flown as their algorithm wants it (Algorithm.sampled)."""
     good = [i for i, seed in enumerate(setup.seeds) if str(seed) not in diverged]
     name = setup.algorithm.name
+    deterministic = not setup.algorithm.sampled if deterministic is None else deterministic
     learned = assess_learned(setup, states, episodes, deterministic, say)
     policies = {name: [learned[i] for i in good]}
     for reference in REFERENCES if references else ():
