@@ -11,12 +11,19 @@ from trident.report.pool import pool
 from trident.report.records import read
 
 
-def write_run(folder, seeds, rewards, references=False, **changes):
+def write_run(folder, seeds, rewards, references=False, deterministic=True, **changes):
     folder.mkdir()
     settings = {"episodes": 10, "seeds": seeds, "seed": 0, "references": references}
     run = {"env": "e", "env_version": 1, "algo": "a", "config": {"lr": 1}, "commit": "c", "settings": settings}
     policies = {"a": [{"reward": r} for r in rewards]} | ({"random": [{"reward": -9.0}]} if references else {})
-    result = {"episodes": 5, "seeds": seeds, "diverged": {}, "policies": policies}
+    result = {
+        "episodes": 5,
+        "deterministic": deterministic,
+        "shielded": False,
+        "seeds": seeds,
+        "diverged": {},
+        "policies": policies,
+    }
     (folder / "run.json").write_text(json.dumps(run | changes))
     (folder / "result.json").write_text(json.dumps(result))
     row = {"env_steps": 8, "episodes": 1.0, "seconds": 2.0, "diverged": {}, "values": {"reward": rewards}}
@@ -39,7 +46,12 @@ def test_pooled_seeds_stand_side_by_side(tmp_path):
 
 @pytest.mark.parametrize(
     ("seeds", "changes", "message"),
-    [([0], {}, "occurs twice"), ([1], {"config": {"lr": 2}}, "'config'"), ([1], {"commit": "d"}, "'commit'")],
+    [
+        ([0], {}, "occurs twice"),
+        ([1], {"config": {"lr": 2}}, "'config'"),
+        ([1], {"commit": "d"}, "'commit'"),
+        ([1], {"deterministic": False}, r"evaluated differently \(deterministic\)"),
+    ],
 )
 def test_what_differs_in_more_than_seeds_does_not_pool(tmp_path, seeds, changes, message):
     one, two = write_run(tmp_path / "1", [0], [-1.0]), write_run(tmp_path / "2", seeds, [-2.0], **changes)

@@ -15,16 +15,20 @@ from trident.report.compare import load_runs
 from trident.report.records import Record, plain
 
 SAME = ("env", "env_version", "algo", "config", "commit")
+EVALUATED = ("episodes", "deterministic", "shielded")
 
 
 def pool(folders: list[Path], out: Path) -> None:
     """Write run.json, result.json and records.jsonl of all seeds into `out`."""
     runs = load_runs(folders)
     first = runs[0][0]
-    for folder, (run, _, _) in zip(folders, runs, strict=True):
+    for folder, (run, result, _) in zip(folders, runs, strict=True):
         for key in SAME:
             if run[key] != first[key]:
                 raise TridentError(f"{folder} and {folders[0]} differ in {key!r}: only runs that differ in seeds pool")
+        for key in EVALUATED:
+            if result[key] != runs[0][1][key]:
+                raise TridentError(f"{folder} and {folders[0]} were evaluated differently ({key}): `trident eval` them")
         if _without_seeds(run["settings"]) != _without_seeds(first["settings"]):
             raise TridentError(f"{folder} and {folders[0]} differ in their settings: only seeds may differ")
     seeds = [seed for run, _, _ in runs for seed in run["settings"]["seeds"]]
