@@ -219,7 +219,7 @@ def test_matd3_with_one_critic_no_delay_and_no_noise_is_maddpg(rows):
     args = (rows, jnp.zeros(()), jnp.ones(()), jax.random.key(0))
     a = target_of(config, head, Nets(nets.actors, twins), *args)
     b = target_of(small("maddpg-hybrid"), head, Nets(nets.actors, single), *args)
-    np.testing.assert_allclose(a, b, rtol=1e-6)
+    np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)  # values of order one, in single precision
 
 
 def test_critic_stack_has_the_shape_its_preset_says():
