@@ -11,7 +11,7 @@ import tiny
 
 from trident.bench import env_speed, page, speed, training, update_speed
 from trident.bench.growth import by_agents, by_constraints, by_modes, step_flops
-from trident.bench.overheads import overheads
+from trident.bench.overheads import overheads, variants
 from trident.bench.timing import interleave
 from trident.cli import main
 from trident.envs.uav_mec import UavMec
@@ -68,6 +68,13 @@ def test_record_becomes_a_page(rounds, monkeypatch):
     for heading in ("Goals", "The environment alone", "Training rounds", "What TRIDENT's parts cost", "Circumstances"):
         assert f"## {heading}" in text
     assert "| physics, share of a round | 0.0233 | <= 0.02 | NO |" in text
+
+
+def test_every_variant_of_the_overheads_updates_a_state_of_its_own():
+    for name, variant in variants(UavMec(), "tiny").items():
+        after, _ = jax.eval_shape(variant.update, variant.shapes.algo, variant.shapes.data)
+        same = jax.tree.map(lambda a, b: a.shape == b.shape, after, variant.shapes.algo)
+        assert all(jax.tree.leaves(same)), name
 
 
 def test_turns_are_interleaved_and_the_shortest_counts(monkeypatch):

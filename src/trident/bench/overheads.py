@@ -1,19 +1,20 @@
 """What TRIDENT's parts cost on top of a plain learner of the same size: STGC over Gumbel-Softmax, physics over none.
 
-Every variant updates the same state on the same data with the same random numbers, in turn. The estimators differ in
+Every variant updates a fresh state on the same data with the same random numbers, in turn. The estimators differ in
 the policy update alone, so their overhead is stated as a share of a round: rollout and update with the plain variant.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 
 from trident.bench.timing import Say, compile_, interleave
-from trident.bench.training import LEARNERS, collector, round_shapes, sample_data, update_flops, update_of
+from trident.bench.training import LEARNERS, Round, collector, round_shapes, sample_data, update_flops, update_of
 from trident.train.session import enable_compilation_cache
-from trident.types import Env
+from trident.types import Algorithm, Env
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "gs": {"estimator": "gs"},
@@ -26,20 +27,30 @@ VARIANTS: dict[str, dict[str, Any]] = {
 PAIRS = {"stgc over gs": ("stgc", "gs"), "exact over gs": ("exact", "gs"), "physics": ("exact", "exact, no physics")}
 
 
+class Variant(NamedTuple):
+    algorithm: Algorithm
+    shapes: Round
+    update: Callable[..., Any]
+
+
+def variants(env: Env, size: str) -> dict[str, Variant]:
+    """Each with the shapes of its own state: without physics the critics read less."""
+    algorithms = {name: LEARNERS["trident"].build(env, size, **changes) for name, changes in VARIANTS.items()}
+    return {name: Variant(a, round_shapes(env, a), update_of(a)) for name, a in algorithms.items()}
+
+
 def measure_overheads(env: Env, size: str, repeats: int, say: Say) -> dict[str, Any]:
     enable_compilation_cache()  # here compiling is not what is measured
-    learner = LEARNERS["trident"]
-    algorithms = {name: learner.build(env, size, **changes) for name, changes in VARIANTS.items()}
-    first = next(iter(algorithms.values()))
-    sample = sample_data(env, first)
-    shapes, flops, calls = round_shapes(env, first), {}, {}
-    for name, algorithm in algorithms.items():
+    family, flops, calls = variants(env, size), {}, {}
+    first = next(iter(family.values()))
+    sample, key = sample_data(env, first.algorithm), jax.random.key(0)
+    for name, (algorithm, shapes, update) in family.items():
         say(f"compiling the update with {name}")
-        call = compile_(update_of(algorithm), shapes.algo, shapes.data, cached=True).call
-        calls[name] = lambda call=call: call(sample.algo, sample.data)
-        flops[name] = update_flops(env, algorithm, learner.critics)["update"]
-    key = jax.random.key(0)
-    roll = compile_(collector(env, first), shapes.algo, shapes.actors, key, cached=True).call
+        call = compile_(update, shapes.algo, shapes.data, cached=True).call
+        state = jax.jit(algorithm.init)(key)
+        calls[name] = lambda call=call, state=state: call(state, sample.data)
+        flops[name] = update_flops(env, algorithm, LEARNERS["trident"].critics)["update"]
+    roll = compile_(collector(env, first.algorithm), first.shapes.algo, first.shapes.actors, key, cached=True).call
     calls["rollout"] = lambda: roll(sample.algo, sample.actors, key)
     say("timing the variants in turn")
     seconds = interleave(calls, repeats)
