@@ -270,12 +270,13 @@ class Run:
         mode_mask: np.ndarray | None = None,
         alive: np.ndarray | None = None,
         key: Any = None,
-        deterministic: bool = True,
+        deterministic: bool | None = None,
         seed: int | None = None,
     ) -> HybridAction:
         """Actions for observations [N, O] or [batch, N, O], as NumPy arrays; `seed` chooses whose policy.
 
-        By default all modes are allowed, all agents alive, and the first seed that has not diverged acts.
+        By default all modes are allowed, all agents alive, and the first seed that has not diverged acts. Given a
+        `key`, the policy is flown as in its evaluations (`Algorithm.sampled`); without one, by its most likely actions.
         """
         algorithm, spec = self.setup.algorithm, self.setup.spec
         if algorithm.name in self.setup.env.scripted:
@@ -290,6 +291,8 @@ class Run:
         shape = (*lead, spec.num_agents)
         mask = np.ones((*shape, spec.action.num_modes), bool) if mode_mask is None else np.asarray(mode_mask, bool)
         living = np.ones(shape, bool) if alive is None else np.asarray(alive, bool)
+        if deterministic is None:
+            deterministic = key is None or not algorithm.sampled
         if key is None and not deterministic:
             raise TridentError("a stochastic policy needs key=jax.random.key(...)")
         key = jax.random.key(0) if key is None else key

@@ -59,6 +59,11 @@ def test_policies_are_flown_as_their_algorithm_wants_it(run):
     assert (
         drawing.evaluate(4, deterministic=True, references=False)["policies"]["tiny"] == run.result["policies"]["tiny"]
     )
+    obs, key = np.zeros((64, 2, 3), np.float32), jax.random.key(0)
+    drawn, likely = drawing.act(obs, key=key), run.act(obs, key=key)
+    assert not np.array_equal(drawn.mode, likely.mode)
+    assert np.array_equal(drawing.act(obs).mode, likely.mode)
+    assert np.array_equal(run.act(obs, key=key, deterministic=False).mode, drawn.mode)
 
 
 def test_loaded_policies_act_as_trained(run):
