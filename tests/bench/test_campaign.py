@@ -30,7 +30,7 @@ def write_run(folder: Path, algo: str, rewards: list[float], episodes: int = 4, 
     score = lambda r: {"reward": r, "metric/ev": 0.02, "metric/cv": 0.05, "cost/energy": 0.02, "cost/coverage": 0.05}  # noqa: E731
     policies = {"random": [score(-9.0) for _ in seeds], algo: [score(r) for r in rewards]}
     good = [s for s in seeds if str(s) not in (diverged or {})]
-    result = {"policies": policies, "seeds": good, "diverged": diverged or {}}
+    result = {"policies": policies, "seeds": good, "diverged": diverged or {}, "deterministic": algo != "macpo"}
     rows = [
         {"round": i + 1, "env_steps": 3200 * (i + 1), "episodes": 16.0 * (i + 1), "seconds": 60.0 * (i + 1),
          "diverged": {}, "values": {"reward": [-9.0 + 0.3 * min(i, 8)] * len(seeds), "cost/energy": [0.1] * len(seeds),
@@ -54,7 +54,7 @@ def test_rows_hold_ours_the_printed_and_the_training(tmp_path):
     assert "7.0 [7.0, 7.0] (28.7)" in mappo
     assert "40.0 [40.0, 40.0]" in mappo
     assert mappo.rstrip(" |").endswith("20.0")  # minutes
-    assert "macpo (1 of 2 seeds diverged)" in macpo
+    assert "macpo (sampled, 1 of 2 seeds diverged)" in macpo
     assert "madac (missing)" in madac
     assert random.startswith("| random")
 
@@ -136,7 +136,7 @@ def write_battle(folder: Path, wins: list[float], steps: int) -> Path:
     ]  # fmt: skip
     (folder / "run.json").write_text(json.dumps(run))
     (folder / "result.json").write_text(
-        json.dumps({"policies": policies, "seeds": [*range(len(wins))], "diverged": {}})
+        json.dumps({"policies": policies, "seeds": [*range(len(wins))], "diverged": {}, "deterministic": True})
     )
     (folder / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder

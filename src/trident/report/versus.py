@@ -142,7 +142,8 @@ def _text(header: Cells, rows: list[Cells], style: str, full_steps: int | None) 
 
 def _marks(runs: list[Trained], full_steps: int | None) -> str:
     diverged, seeds = (sum(len(t.result[k]) for t in runs) for k in ("diverged", "seeds"))
-    marks = [f"{diverged} of {diverged + seeds} seeds diverged"] if diverged else []
+    marks = ["sampled"] if runs and not all(t.result["deterministic"] for t in runs) else []
+    marks += [f"{diverged} of {diverged + seeds} seeds diverged"] if diverged else []
     marks += [UNCONVERGED] if full_steps is not None and any(t.steps < full_steps for t in runs) else []
     return f" ({', '.join(marks)})" if marks else ""
 
