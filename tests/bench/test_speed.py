@@ -119,6 +119,8 @@ def test_the_update_is_measured_and_shown_without_torch(monkeypatch, tmp_path):
     size = update_speed.UpdateSize(hidden=(8,), batch=64, obs_dim=4, fisher=16)
     part = json.loads(json.dumps(update_speed.measure_update(size, 1)))
     assert part["jax_faster_by"] == {}
+    whole, few = (part["results"][name] for name in ("jax", "jax few"))
+    assert whole["change"] != few["change"], "a Fisher matrix of few states is another one"
     text = page.page({"update": part, "about": {}, "goals": []})
     assert "| jax, every state |" in text
     assert "| jax, 16 states |" in text

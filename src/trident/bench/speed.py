@@ -19,7 +19,7 @@ import trident
 from trident.bench.env_speed import SOURCE, measure_env
 from trident.bench.growth import measure_growth
 from trident.bench.overheads import measure_overheads
-from trident.bench.timing import Say
+from trident.bench.timing import Say, usable_cores
 from trident.bench.training import LEARNERS, SIZES, measure_training, peak_rss_mib
 from trident.bench.update_speed import UpdateSize, measure_update
 from trident.envs.uav_mec import UavMec
@@ -116,7 +116,7 @@ def about(plan: Plan) -> dict[str, Any]:
         "jax": jax.__version__,
         "python": platform.python_version(),
         "device": jax.devices()[0].platform,
-        "cores": os.cpu_count(),
+        "cores": usable_cores(),
         "processor": _processor(),
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -50,3 +51,8 @@ def compile_(
         return Compiled(call, between - began, time.perf_counter() - between, time.process_time() - cpu)
     finally:
         jax.config.update("jax_enable_compilation_cache", enabled)
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

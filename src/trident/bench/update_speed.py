@@ -25,7 +25,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from trident.bench.env_speed import from_checkout
-from trident.bench.timing import compile_, interleave
+from trident.bench.timing import compile_, interleave, usable_cores
 from trident.errors import TridentError
 from trident.maths import hybrid
 from trident.maths.constrained_update import UpdateRule, constrained_update
@@ -111,7 +111,7 @@ def measure_update(size: UpdateSize, repeats: int) -> dict[str, Any]:
     out = {
         "size": size.__dict__ | {"constraints": len(problem.budget)},
         "cg_steps": RULE.cg_steps,
-        "threads": _threads(),
+        "threads": usable_cores(),
         "missing": None,
     }
     try:
@@ -149,7 +149,7 @@ class TorchWorker:
         self._folder = tempfile.TemporaryDirectory()
         path = Path(self._folder.name) / "problem.npz"
         np.savez(path, **plain_problem(problem))  # pyright: ignore[reportArgumentType]
-        threads = str(_threads())
+        threads = str(usable_cores())
         self._process = subprocess.Popen(
             [python, str(script), str(path), threads], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             env=os.environ | {"OMP_NUM_THREADS": threads},
@@ -185,10 +185,6 @@ def plain_problem(problem: Problem) -> dict[str, np.ndarray]:
     arrays |= {k: v for k, v in problem._asdict().items() if k != "actor"}
     rule = ("delta", "damping", "ratio", "slack", "cg_steps", "backtracks")
     return {k: np.asarray(v) for k, v in (arrays | {name: getattr(RULE, name) for name in rule}).items()}
-
-
-def _threads() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _torch_version(python: str) -> str:
