@@ -200,9 +200,8 @@ class Physics:
     """What "carry on sensibly" means in a state."""
 
 
-@runtime_checkable
-class Env(Protocol):
-    """A pure JAX environment for one instance; callers vmap and jit. `step` never resets by itself."""
+class System(Protocol):
+    """What every environment says of itself."""
 
     @property
     def spec(self) -> EnvSpec: ...
@@ -212,24 +211,21 @@ class Env(Protocol):
     def scripted(self) -> Mapping[str, ScriptedPolicy]: ...
     @property
     def shield(self) -> Shield | None: ...
+
+
+@runtime_checkable
+class Env(System, Protocol):
+    """A pure JAX environment for one instance; callers vmap and jit. `step` never resets by itself."""
 
     def reset(self, key: Key) -> tuple[EnvState, TimeStep]: ...
     def step(self, key: Key, state: EnvState, action: HybridAction) -> tuple[EnvState, TimeStep]: ...
 
 
 @runtime_checkable
-class HostEnv(Protocol):
+class HostEnv(System, Protocol):
     """A simulator outside JAX: one plain Python object that keeps its own state, on NumPy arrays. `step` never resets
     by itself. It may also have `close()` and `draw(figure, states, t)`. Having `env_state` is what tells it apart."""
 
-    @property
-    def spec(self) -> EnvSpec: ...
-    @property
-    def physics(self) -> Physics | None: ...
-    @property
-    def scripted(self) -> Mapping[str, ScriptedPolicy]: ...
-    @property
-    def shield(self) -> Shield | None: ...
     @property
     def env_state(self) -> EnvState:
         """What scripted policies, the shield and drawings are given; None if there are none of them."""
