@@ -142,8 +142,12 @@ def drive(config: IntersectionConfig, t: Traffic, action: HybridAction) -> Traff
     pose = vehicle.advance(vehicle.Pose(t.x, t.y, t.heading, t.cos, t.sin), curvature, distance)
     s, e, error = locate(c, pose.x, pose.y, pose.heading, path)
     moved = pose._asdict() | {"speed": speed, "steer": angle, "s": s, "e": e, "error": error}
-    going = t.driving
-    return t._replace(**{name: jnp.where(going, new, getattr(t, name)) for name, new in moved.items()})
+    return driven(t, moved)
+
+
+def driven(t: Traffic, moved: dict[str, Array]) -> Traffic:
+    """Traffic with these fields of the vehicles that drive; the others stay as they are."""
+    return t._replace(**{name: jnp.where(t.driving, new, getattr(t, name)) for name, new in moved.items()})
 
 
 # --- what a step brings ---------------------------------------------------------------------------

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from trident.envs.intersection_config import ARMS, IntersectionConfig
-from trident.envs.intersection_model import Traffic, arms, boxes, choose_lane, clearances, pedals, steer
+from trident.envs.intersection_model import Traffic, arms, boxes, choose_lane, clearances, driven, pedals, steer
 from trident.envs.intersection_roads import locate, turned
 from trident.envs.smarts_map import middle
 from trident.types import HybridAction
@@ -82,10 +82,9 @@ def read(config: IntersectionConfig, t: Traffic, seen: Readings) -> tuple[Traffi
     speed, angle = jnp.asarray(seen.speed), -SLIP * jnp.asarray(seen.steering)
     moved = {"x": x, "y": y, "heading": heading, "cos": cos, "sin": sin, "speed": speed, "steer": angle}
     moved |= {"s": s, "e": e, "error": error}
-    there = t.driving
-    t = t._replace(**{name: jnp.where(there, new, getattr(t, name)) for name, new in moved.items()})
+    t = driven(t, moved)
     gap = clearances(c, t)
-    touching = jnp.asarray(seen.touching) & there[:, None] & there[None, :]
+    touching = jnp.asarray(seen.touching) & t.driving[:, None] & t.driving[None, :]
     return t, jnp.where(touching, jnp.minimum(gap, -1e-3), jnp.maximum(gap, 0.0))
 
 
