@@ -9,11 +9,11 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from trident.algos import trident
-from trident.critics import critic_input, residual, shaped
+from trident.critics import critic_input, encode_action, residual, shaped
 from trident.envs.probes import PROBES
 from trident.errors import TridentError
 from trident.eval.evaluate import evaluate, summarise
-from trident.lcpo import AgentUpdate, Gain, _scene, attend, contraction
+from trident.lcpo import AgentUpdate, Gain, _scene, _taken, attend, contraction
 from trident.maths import hybrid
 from trident.maths.constrained_update import TRUST_REGION
 from trident.maths.discrete_gradient import ESTIMATORS
@@ -297,6 +297,35 @@ def test_without_physics_and_with_alpha_one_it_is_cpo_on_the_exact_marginal():
         assert report.info.kind == TRUST_REGION
         moved = ravel_pytree(new)[0] - theta
         np.testing.assert_allclose(moved, report.info.fraction * step, atol=2e-3 * np.abs(step).max())
+
+
+def test_advantages_stand_on_the_critic_at_the_most_likely_action():
+    """GAE of the round, with Q of what the policy would most likely do before and after every step as the value."""
+    env = PROBES["probe-constrained-modes"]()
+    task = Task(replace(SMALL, physics="none", discount=0.7, gae_lambda=0.6), env.spec, None)
+    algorithm = trident.make(task.config, env.spec)
+    state = algorithm.init(jax.random.key(0))
+    critics = jax.tree.map(lambda w: w + 0.2 * jax.random.normal(jax.random.key(1), w.shape), state.critic.critics)
+    critic, actors = state.critic._replace(critics=critics), state.policy.actors
+    policy = lambda k, _, step: algorithm.act(state, step.view, k, False)  # noqa: E731
+    roll = jax.jit(lambda key: rollout(env, policy, key, start(env, key, 4), 12)[1])(jax.random.key(2))
+    taken = jax.jit(lambda roll: _taken(task, actors, critic, roll))(roll)
+
+    def value(place, view):
+        action = jax.vmap(jax.vmap(lambda w: algorithm.act(state, w, None, True)[0]))(view)
+        x = critic_input(place, view.obs, encode_action(env.spec.action, *action))
+        level = 0.7 / 0.3 * critic.fit.level[0]
+        return np.asarray(level + critic.fit.unit[0] * residual(critics, x)[..., 0])
+
+    now, then = value(roll.state, roll.view), value(roll.next_state, roll.next_view)
+    wanted, ahead = np.zeros_like(now), 0.0
+    for t in reversed(range(12)):
+        going = 1.0 - np.asarray(roll.terminated[t], float)
+        delta = np.asarray(roll.reward[t]) + 0.7 * going * then[t] - now[t]
+        ahead = delta + 0.7 * 0.6 * ahead * (1.0 - np.asarray(roll.terminated[t] | roll.truncated[t], float))
+        wanted[t] = ahead
+    wanted = (wanted - wanted.mean()) / wanted.std()
+    np.testing.assert_allclose(taken.advantage, wanted.ravel(), rtol=1e-3, atol=1e-4)
 
 
 def test_every_diagnostic_of_the_figures_is_logged():
