@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -31,6 +32,14 @@ def test_best_elevation_is_the_published_one(town, degrees):
 
     best = minimize_scalar(lost_reach, bounds=(5.0, 85.0), method="bounded", options={"xatol": 1e-3}).x
     assert best == pytest.approx(degrees, abs=0.06)
+
+
+def test_elevation_is_the_angle_and_so_is_its_slope():
+    distance = np.concatenate([[0.0, 100.0], np.geomspace(1e-3, 1e4, 400)])
+    got = ch.elevation_deg(at(*distance), 100.0)
+    np.testing.assert_allclose(got, np.degrees(np.arctan2(100.0, distance)), rtol=1e-6)
+    slope = jax.vmap(jax.grad(lambda d: ch.elevation_deg(d, 100.0)))(at(*distance[2:]))
+    np.testing.assert_allclose(slope, np.degrees(-100.0 / (100.0**2 + distance[2:] ** 2)), rtol=2e-5)
 
 
 @pytest.mark.parametrize(("loss", "radius"), [(92.0, 185.0), (95.0, 210.0), (100.0, 261.0)])

@@ -48,7 +48,19 @@ def slant(d2: Dist, height: float) -> Dist:
 
 def elevation_deg(d2: Dist, height: float) -> Dist:
     """Elevation angle in DEGREES; the published fits are in degrees, radians are the classic mistake."""
-    return jnp.degrees(jnp.arctan2(jnp.asarray(height, d2.dtype), d2))
+    steep = d2 < height
+    angle = arctan(jnp.where(steep, d2, height) / jnp.where(steep, height, d2))
+    return jnp.degrees(jnp.where(steep, 0.5 * math.pi - angle, angle))
+
+
+def arctan(x: Dist) -> Dist:
+    """Of [0, 1], to 2e-8: Abramowitz and Stegun 4.4.49. The compiler's own arctan is computed one number at a time, and
+    took a third of the whole simulation."""
+    series = (-0.3333314528, 0.1999355085, -0.1420889944, 0.1065626393, -0.0752896400, 0.0429096138, -0.0161657367)
+    total, square = jnp.full_like(x, 0.0028662257), x * x
+    for coefficient in reversed(series):
+        total = total * square + coefficient
+    return x + x * square * total
 
 
 def free_space_loss(d3: Dist, carrier: float) -> Dist:
