@@ -142,3 +142,19 @@ def test_residual_critic_keeps_the_bellman_fixed_point(q_phys):
     run = jax.jit(lambda n: jax.lax.scan(step, (n, n, adam.init(n)), None, length=3000)[0][0])
     q = frozen + fit.unit * pirc.residual(run(nets), x)
     np.testing.assert_allclose(q[:, 0], answer, rtol=0.02)
+
+
+@pytest.mark.parametrize(("rows", "parts"), [(8, 1), (512, 1), (1024, 2), (3200, 8), (2047, 23), (1021, 1)])
+def test_the_closed_form_is_computed_by_parts(rows, parts):
+    """Into as few equal parts as fit; at once if that would take tiny ones (1,021 is prime)."""
+    seen = []
+
+    def double(x):
+        seen.append(x["a"].shape)
+        return {"twice": 2 * x["a"], "sum": x["b"].sum(-1)}
+
+    x = {"a": jnp.arange(rows), "b": jnp.arange(3.0 * rows).reshape(rows, 3)}
+    got = pirc.in_chunks(double, x)
+    assert seen[0] == (rows // parts,)
+    np.testing.assert_array_equal(got["twice"], 2 * x["a"])
+    np.testing.assert_array_equal(got["sum"], x["b"].sum(-1))

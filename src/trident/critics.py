@@ -21,7 +21,7 @@ and through s' what was learned of places becomes a slope in the action.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -133,14 +133,33 @@ def physics_parts(
     if physics is None:
         zeros = jnp.zeros((state.shape[0], num_signals))
         return Parts(zeros, zeros, zeros, state[:, :0])
-    successor = jax.vmap(physics.predict)(state, action)
-    states = [state, successor, *([state] if here else [])]
-    # All states and actions side by side along one batch axis: compiled once, and fast (nested axes are not).
-    carry_on = jax.vmap(physics.nominal)(jnp.concatenate(states[1:]))
-    actions = jax.tree.map(lambda a, n: jnp.concatenate([a, n]), action, carry_on)
-    values = jax.vmap(physics.signals)(jnp.concatenate(states), actions)
-    now, later, *rest = jnp.split(values, len(states))
-    return Parts(now, later, rest[0] if here else jnp.zeros_like(now), successor)
+
+    def some(rows: tuple[Array, HybridAction]) -> Parts:
+        state, action = rows
+        successor = jax.vmap(physics.predict)(state, action)
+        states = [state, successor, *([state] if here else [])]
+        # All states and actions side by side along one batch axis: compiled once, and fast (nested axes are not).
+        carry_on = jax.vmap(physics.nominal)(jnp.concatenate(states[1:]))
+        actions = jax.tree.map(lambda a, n: jnp.concatenate([a, n]), action, carry_on)
+        values = jax.vmap(physics.signals)(jnp.concatenate(states), actions)
+        now, later, *rest = jnp.split(values, len(states))
+        return Parts(now, later, rest[0] if here else jnp.zeros_like(now), successor)
+
+    return in_chunks(some, (state, action))
+
+
+CHUNK = 512
+"""Rows of the closed form that are computed at once: what lies between its operations should stay in the cache."""
+
+
+def in_chunks(f: Callable[[Any], Any], rows: Any) -> Any:
+    """f of rows [B, ...], by equal parts of at most CHUNK rows (all at once where there are no such of decent size)."""
+    batch = jax.tree.leaves(rows)[0].shape[0]
+    counts = [n for n in range(1, batch // (CHUNK // 8) + 1) if batch % n == 0 and batch // n <= CHUNK]
+    if not counts or counts[0] == 1:
+        return f(rows)
+    parts = jax.tree.map(lambda x: x.reshape(counts[0], batch // counts[0], *x.shape[1:]), rows)
+    return jax.tree.map(lambda x: x.reshape(batch, *x.shape[2:]), jax.lax.map(f, parts))
 
 
 def q_phys(fit: PhysicsFit, parts: Parts, discount: Discount) -> Float[Array, "*batch J"]:
