@@ -13,9 +13,11 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import trident
+from trident.train.registry import ALGORITHMS
 
 HERE = Path(__file__).parent
 ENV, EPISODES, SEED = "uav-mec", 800, 100
@@ -70,8 +72,9 @@ def main(methods: list[str]) -> None:
             if changes in done:
                 continue
             with tempfile.TemporaryDirectory() as out:
+                config = replace(ALGORITHMS[method].config, **changes)  # the preset's, whatever has been tuned since
                 run = trident.train(
-                    ENV, method, episodes=EPISODES, seeds=[SEED], config=changes, out=Path(out) / "run",
+                    ENV, method, episodes=EPISODES, seeds=[SEED], config=config, out=Path(out) / "run",
                     references=False, film=False,
                 )  # fmt: skip
                 line = {"changes": changes, "episodes": EPISODES, "seed": SEED, "commit": run.info["commit"]}
