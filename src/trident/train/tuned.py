@@ -9,4 +9,8 @@ LARGE_MAPS = ("smac-27m_vs_30m", "smac-27m_vs_30m-safe")
 
 TUNED: dict[tuple[str, str], dict[str, Any]] = {
     ("mappo", "uav-mec"): {"lr": 1e-3},
+    ("mappo-lag", "uav-mec"): {"rate": 0.02},
+    ("madac", "uav-mec"): {"rho": 1.0, "multiplier_rate": 0.05},
+    ("maddpg", "uav-mec"): {"lr": 1e-3},
+    ("facmac", "uav-mec"): {"updates": 128},
 } | {(algo, env): {"replay": 16_000} for algo in ("qmix", "facmac", "madac", "trident") for env in LARGE_MAPS}
