@@ -25,6 +25,7 @@ CASES = {
     "other": UavMecConfig(
         num_uavs=8, flight="polar", execution="parallel", separation=True, separation_min=80.0, channel="suburban"
     ),
+    "course": UavMecConfig(flight="course"),
 }
 
 
@@ -148,13 +149,19 @@ def test_lattice_is_spread_inside_the_unit_square(count):
     assert gap.min() > 0.6 / count**0.5
 
 
-def test_polar_and_cartesian_commands_fly_alike():
-    polar, cart = UavMecConfig(flight="polar"), UavMecConfig()
+def test_all_flight_commands_fly_alike():
+    polar, cart, course = UavMecConfig(flight="polar"), UavMecConfig(), UavMecConfig(flight="course")
     speed, heading = jnp.array([0.0, 9.7, 30.0, 21.0]), jnp.array([0.3, -2.0, 3.1, 0.785])
     asked = velocity_of(polar, jnp.stack([speed, heading, speed], -1))
     np.testing.assert_allclose(asked[2], [30 * np.cos(3.1), 30 * np.sin(3.1)], rtol=1e-5)
-    for config in (polar, cart):
-        np.testing.assert_allclose(velocity_of(config, flight_params(config, asked)), asked, atol=2e-3)
+    for config in (polar, cart, course):
+        params = flight_params(config, asked)
+        box = UavMec(config).spec.action
+        assert params.shape[-1] == box.num_params - 1
+        assert np.all((params >= box.low[0, 0, :-1] - 1e-5) & (params <= box.high[0, 0, :-1] + 1e-5))
+        np.testing.assert_allclose(velocity_of(config, params), asked, atol=5e-3)
+    length = velocity_of(course, jnp.array([[10.0, 0.03, -0.04, 0.5], [10.0, 0.3, -0.4, 0.5], [10.0, 0.0, 0.0, 0.5]]))
+    np.testing.assert_allclose(length, [[6 * 0.98, -8 * 0.98], [6, -8], [0, 0]], atol=6e-3)
     box = UavMec(polar).spec.action
     np.testing.assert_allclose(box.low[0, 1], [0.0, -np.pi, 0.0], rtol=1e-6)
     np.testing.assert_allclose(box.high[0, 1], [30.0, np.pi, 1.0], rtol=1e-6)
@@ -236,5 +243,5 @@ def test_a_wrong_number_is_one_clear_line(change, word):
 def test_an_unknown_word_is_one_clear_line():
     config = UavMecConfig()
     object.__setattr__(config, "flight", "spiral")
-    with pytest.raises(TridentError, match="flight='spiral' is not one of cartesian, polar"):
+    with pytest.raises(TridentError, match="flight='spiral' is not one of cartesian, polar, course"):
         check(config)

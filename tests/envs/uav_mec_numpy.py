@@ -33,6 +33,8 @@ def efficiency(c, d2, height, watt, megahertz):
 def velocity(c, params):
     if c.flight == "polar":
         return params[..., :1] * np.stack([np.cos(params[..., 1]), np.sin(params[..., 1])], -1)
+    if c.flight == "course":
+        return params[..., :1] * params[..., 1:3] / np.sqrt((params[..., 1:3] ** 2).sum(-1, keepdims=True) + 1e-4)
     x, y = params[..., 0], params[..., 1]
     return c.max_speed * np.stack([x * np.sqrt(1 - y * y / 2), y * np.sqrt(1 - x * x / 2)], -1)
 
@@ -84,7 +86,7 @@ def step(c, s, size, work, noise, mode, params):
     out["link"] = server[:, None] == np.arange(c.num_uavs)[:, None]
     out["mode"] = mode
     out["slot"] = s["slot"] + 1
-    latency, energy = cost_of_tasks(c, out, server, size, work, mode, params[..., 2])
+    latency, energy = cost_of_tasks(c, out, server, size, work, mode, params[..., -1])
     out["energy"] = energy
     result = verdict(c, out, latency, size)
     result["obs"], result["state"] = look(c, out), array(c, out)

@@ -51,6 +51,7 @@ VARIANTS: dict[str, UavMecConfig] = {
     "uav-mec-n16": UavMecConfig(num_uavs=16),
     "uav-mec-n32": UavMecConfig(num_uavs=32),
     "uav-mec-polar": UavMecConfig(flight="polar"),
+    "uav-mec-course": UavMecConfig(flight="course"),
     "uav-mec-parallel": UavMecConfig(execution="parallel"),
     "uav-mec-separation": UavMecConfig(separation=True),
     "uav-mec-suburban": UavMecConfig(channel="suburban"),
@@ -63,13 +64,16 @@ SECTORS = 8
 
 
 def action_spec(config: UavMecConfig) -> ActionSpec:
-    shape = (config.num_uavs, config.num_fogs + 1, 3)
+    shape = (config.num_uavs, config.num_fogs + 1, 4 if config.flight == "course" else 3)
     if config.flight == "polar":
         low, high, names = (0.0, -np.pi, 0.0), (config.max_speed, np.pi, 1.0), ("speed", "heading", "ratio")
+    elif config.flight == "course":
+        low, high = (0.0, -1.0, -1.0, 0.0), (config.max_speed, 1.0, 1.0, 1.0)
+        names = ("speed", "east", "north", "ratio")
     else:
         low, high, names = (-1.0, -1.0, 0.0), (1.0, 1.0, 1.0), ("vx", "vy", "ratio")
     used = np.ones(shape, bool)
-    used[:, 0, 2] = False  # local computing offloads nothing
+    used[:, 0, -1] = False  # local computing offloads nothing
     return ActionSpec(
         low=np.full(shape, low, np.float32),
         high=np.full(shape, high, np.float32),
@@ -179,7 +183,7 @@ def transition(config: UavMecConfig, state: MecState, draws: Draws, action: Hybr
     uav = fly(c, s.uav, velocity)
     user, user_vel, hot, hot_vel = move_users(c, s.user, s.user_vel, s.hot, s.hot_vel, draws.noise)
     link, reach = connect(c, distances(uav, user))
-    links, ratio = link.astype(jnp.float32), action.params[:, 2]
+    links, ratio = link.astype(jnp.float32), action.params[:, -1]
     service = serve(c, uav, speed_of(velocity), links, reach, action.mode, ratio, draws.size, draws.work)
     after = MecState(uav, velocity, user, user_vel, hot, hot_vel, link, reach, action.mode, service.energy, s.slot + 1)
     return after, service
@@ -281,7 +285,8 @@ class UavMec:
             metrics=metrics(config),
         )
         self.physics = build_physics(config)
-        self.scripted = uav_mec_scripted.policies(config)
+        reflex = lambda key, state: self.physics.nominal(pack(config, state))  # noqa: E731
+        self.scripted = uav_mec_scripted.policies(config) | {"nominal": reflex}
         self.shield = uav_mec_scripted.build_shield(config)
 
     def reset(self, key: Key) -> tuple[MecState, TimeStep]:

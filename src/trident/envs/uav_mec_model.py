@@ -76,15 +76,21 @@ def velocity_of(config: UavMecConfig, params: Float[Array, "*n P"]) -> Float[Arr
     if config.flight == "polar":
         speed, heading = params[..., 0], params[..., 1]
         return speed[..., None] * jnp.stack([jnp.cos(heading), jnp.sin(heading)], -1)
+    if config.flight == "course":
+        speed, course = params[..., :1], params[..., 1:3]
+        return speed * course / jnp.sqrt((course**2).sum(-1, keepdims=True) + 1e-4)  # a finite slope at no course
     return config.max_speed * square_to_disc(params[..., :2])
 
 
-def flight_params(config: UavMecConfig, velocity: Float[Array, "*n 2"]) -> Float[Array, "*n 2"]:
-    """Velocity in m/s -> the two flight parameters of an action."""
+def flight_params(config: UavMecConfig, velocity: Float[Array, "*n 2"]) -> Float[Array, "*n F"]:
+    """Velocity in m/s -> the flight parameters of an action."""
     if config.flight == "polar":
         speed = jnp.sqrt((velocity**2).sum(-1))
         heading = jnp.arctan2(velocity[..., 1], velocity[..., 0])
         return jnp.stack([jnp.minimum(speed, config.max_speed), heading], -1)
+    if config.flight == "course":
+        speed = jnp.sqrt((velocity**2).sum(-1, keepdims=True) + 1e-6)
+        return jnp.concatenate([jnp.minimum(speed, config.max_speed), 0.6 * velocity / speed], -1)
     return disc_to_square(velocity / config.max_speed)
 
 

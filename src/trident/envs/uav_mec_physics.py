@@ -174,7 +174,7 @@ def signals(config: UavMecConfig, array: Float[Array, "S"], action: HybridAction
     link = links(c, scene)
     served = link.sum(0)
     reach = (link * distances(after.uav, after.user)).sum(0) + (1.0 - served) * c.service_radius
-    service, spread = expect(c, after.uav, velocity, link, reach, action.mode, action.params[:, 2])
+    service, spread = expect(c, after.uav, velocity, link, reach, action.mode, action.params[:, -1])
     excess = (service.energy - c.energy_max) / jnp.sqrt(spread**2 + ENERGY_EDGE**2)
     p = served * jax.nn.sigmoid((c.coverage_radius - reach) / EDGE)
     doubt = jnp.sqrt((p * (1.0 - p)).sum() + 0.25)
@@ -209,7 +209,7 @@ def predict(config: UavMecConfig, array: Float[Array, "S"], action: HybridAction
     velocity = velocity_of(c, action.params)
     after = next_scene(c, unpack(c, array), velocity)
     link, reach = connect(c, distances(after.uav, after.user))
-    service, _ = expect(c, after.uav, velocity, link.astype(jnp.float32), reach, action.mode, action.params[:, 2])
+    service, _ = expect(c, after.uav, velocity, link.astype(jnp.float32), reach, action.mode, action.params[:, -1])
     return assemble(c, after._replace(reach=reach), velocity, service.load, service.energy, service.fog_tasks)
 
 

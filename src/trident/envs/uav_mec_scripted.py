@@ -117,7 +117,7 @@ def shield(config: UavMecConfig, state: MecState, action: HybridAction) -> tuple
     asked = velocity_of(c, action.params)
     velocity = keep_coverage(c, s.uav, asked, user, hot)
     load = connect(c, distances(fly(c, s.uav, velocity), user))[0].sum(1).astype(jnp.float32)
-    mode, ratio = action.mode, action.params[:, 2]
+    mode, ratio = action.mode, action.params[:, -1]
     room = power_left(c, load, jnp.where(mode > 0, ratio, 0.0))
     slow, fast, least = speed_tables(c)
     relieved = room < least

@@ -43,6 +43,7 @@ UAV_MEC_HELP = {
     "uav-mec-n16": "16 UAVs",
     "uav-mec-n32": "32 UAVs",
     "uav-mec-polar": "the paper's (speed, heading) flight command",
+    "uav-mec-course": "flight command as speed and a vector of direction",
     "uav-mec-parallel": "on-board and fog shares of a task run at once",
     "uav-mec-separation": "a third constraint: minimum distance between UAVs",
     "uav-mec-suburban": "suburban channel",
