@@ -254,7 +254,8 @@ class Intersection:
             metrics=METRICS,
         )
         self.physics = build_physics(config)
-        self.scripted = intersection_scripted.policies(config)
+        reflex = lambda key, state: self.physics.nominal(pack(config, state))  # noqa: E731
+        self.scripted = intersection_scripted.policies(config) | {"nominal": reflex}
         self.shield = partial(shield, config)
 
     def reset(self, key: Key) -> tuple[Traffic, TimeStep]:

@@ -297,7 +297,8 @@ class Smac:
             metrics=METRICS,
         )
         self.physics = build_physics(config, self.action.num_modes)
-        self.scripted = smac_scripted.policies(config, self.action)
+        reflex = lambda key, state: self.physics.nominal(pack(config, state.units, state.t))  # noqa: E731
+        self.scripted = smac_scripted.policies(config, self.action) | {"nominal": reflex}
 
     def reset(self, key: Key) -> tuple[SmacState, TimeStep]:
         units = initial_units(self.config, key)
