@@ -2,7 +2,7 @@
 
     python benchmarks/calibration/lookahead.py            # 200 episodes each, a few minutes; writes lookahead.jsonl
 
-Modes are the nominal ones. UAV after UAV takes the best of 38 velocities by
+Modes are the nominal ones. UAV after UAV takes the best of 38 flight commands by
 
     Q_phys = signals(s, a) + k signals(s', nominal(s')),      s' = predict(s, a),      reward - 20 (sum of the costs)
 
@@ -28,7 +28,8 @@ from trident.types import HybridAction
 PRICES = jnp.array([1.0, -20.0, -20.0])
 ANGLES = jnp.arange(12) * jnp.pi / 6.0
 COMPASS = jnp.stack([jnp.cos(ANGLES), jnp.sin(ANGLES)], -1)
-VELOCITIES = jnp.concatenate([share * COMPASS for share in (0.35, 0.6, 0.9)])
+FLIGHTS = jnp.concatenate([share * COMPASS for share in (0.35, 0.6, 0.9)])
+SHOWN = ("reward", "metric/ev", "metric/cv", "metric/served", "metric/local")
 
 
 def search(env: UavMec, state: Any, k: float) -> HybridAction:
@@ -40,7 +41,7 @@ def search(env: UavMec, state: Any, k: float) -> HybridAction:
 
     action = physics.nominal(array)
     for i in range(env.config.num_uavs):
-        options = jnp.concatenate([VELOCITIES, action.params[i : i + 1, :2], jnp.zeros((1, 2))])
+        options = jnp.concatenate([FLIGHTS, action.params[i : i + 1, :2], jnp.zeros((1, 2))])
         tried = jax.vmap(lambda v, a=action, i=i: worth(a._replace(params=a.params.at[i, :2].set(v))))(options)
         action = action._replace(params=action.params.at[i, :2].set(options[jnp.argmax(tried)]))
     return action
@@ -58,7 +59,7 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=200)
     episodes, env = parser.parse_args().episodes, UavMec()
     policies = {
-        "nominal": lambda state: env.physics.nominal(pack(env.config, state)),
+        "nominal": lambda state: env.scripted["nominal"](None, state),
         **{f"k = {k}": lambda state, k=k: search(env, state, k) for k in (0.0, 1.0, 14.0)},
         "fogs": lambda state: fogs_only(env, state),
     }
@@ -66,7 +67,7 @@ def main() -> None:
     for name, policy in policies.items():
         play = jax.jit(lambda key, policy=policy: evaluate(env, lambda _, s, __: (policy(s), {}), key, episodes))
         mean = summarise(env.spec, jax.device_get(play(jax.random.key(2026))))
-        print(f"{name:10} " + "  ".join(f"{k} {mean[k]:.4g}" for k in ("reward", "metric/ev", "metric/cv", "metric/served", "metric/local")), flush=True)  # fmt: skip  # noqa: E501
+        print(f"{name:10} " + "  ".join(f"{k} {mean[k]:.4g}" for k in SHOWN), flush=True)
         lines.append(json.dumps({"policy": name, "episodes": episodes, "seed": 2026, "mean": mean}) + "\n")
     (Path(__file__).parent / "lookahead.jsonl").write_text("".join(lines))
 

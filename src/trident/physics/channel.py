@@ -54,8 +54,8 @@ def elevation_deg(d2: Dist, height: float) -> Dist:
 
 
 def arctan(x: Dist) -> Dist:
-    """Of [0, 1], to 2e-8: Abramowitz and Stegun 4.4.49. The compiler's own arctan is computed one number at a time, and
-    took a third of the whole simulation."""
+    """Of [0, 1], to 2e-8: Abramowitz and Stegun 4.4.49. The compiler's own arctan is computed one number at a time: a
+    third of the closed form that critics evaluate."""
     series = (-0.3333314528, 0.1999355085, -0.1420889944, 0.1065626393, -0.0752896400, 0.0429096138, -0.0161657367)
     total, square = jnp.full_like(x, 0.0028662257), x * x
     for coefficient in reversed(series):
