@@ -301,14 +301,14 @@ def test_without_physics_and_with_alpha_one_it_is_cpo_on_the_exact_marginal():
 
 def test_advantages_stand_on_the_critic_at_the_most_likely_action():
     """GAE of the round, with Q of what the policy would most likely do before and after every step as the value."""
-    env = PROBES["probe-constrained-modes"]()
+    env = PROBES["probe-chain"]()  # its state moves, and its episodes end in the midst of the rollout
     task = Task(replace(SMALL, physics="none", discount=0.7, gae_lambda=0.6), env.spec, None)
     algorithm = trident.make(task.config, env.spec)
     state = algorithm.init(jax.random.key(0))
     critics = jax.tree.map(lambda w: w + 0.2 * jax.random.normal(jax.random.key(1), w.shape), state.critic.critics)
     critic, actors = state.critic._replace(critics=critics), state.policy.actors
     policy = lambda k, _, step: algorithm.act(state, step.view, k, False)  # noqa: E731
-    roll = jax.jit(lambda key: rollout(env, policy, key, start(env, key, 4), 12)[1])(jax.random.key(2))
+    roll = jax.jit(lambda key: rollout(env, policy, key, start(env, key, 4), 20)[1])(jax.random.key(2))
     taken = jax.jit(lambda roll: _taken(task, actors, critic, roll))(roll)
 
     def value(place, view):
@@ -319,7 +319,7 @@ def test_advantages_stand_on_the_critic_at_the_most_likely_action():
 
     now, then = value(roll.state, roll.view), value(roll.next_state, roll.next_view)
     wanted, ahead = np.zeros_like(now), 0.0
-    for t in reversed(range(12)):
+    for t in reversed(range(20)):
         going = 1.0 - np.asarray(roll.terminated[t], float)
         delta = np.asarray(roll.reward[t]) + 0.7 * going * then[t] - now[t]
         ahead = delta + 0.7 * 0.6 * ahead * (1.0 - np.asarray(roll.terminated[t] | roll.truncated[t], float))
