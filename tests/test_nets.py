@@ -4,6 +4,7 @@ import numpy as np
 
 from trident import nets
 from trident.train.registry import make_env
+from trident.types import Reflex
 
 
 def test_stacked_actors_equal_each_actor_alone():
@@ -16,6 +17,23 @@ def test_stacked_actors_equal_each_actor_alone():
         alone = apply(jax.tree.map(lambda x, i=agent: x[i], params), obs[:, agent])
         for a, b in zip(together, alone, strict=True):
             np.testing.assert_allclose(a[:, agent], b, rtol=1e-5, atol=1e-6)
+
+
+def test_a_network_corrects_the_reflex():
+    """Logits add up, and so do the means before the squash; suggestions at a box's edge stay finite."""
+    reflex = lambda o: Reflex(jnp.stack([o[0], 0.0 * o[0], o[1]]), jnp.stack([o[:2], jnp.ones(2), -o[:2]]))  # noqa: E731
+    params = nets.actor_init(jax.random.key(0), 4, (8,), 3, 2, -0.5)
+    obs = 0.3 * jax.random.normal(jax.random.key(1), (5, 4))
+    plain, both = nets.actor_apply(params, obs), nets.actor_apply(params, obs, reflex)
+    zero = jnp.zeros(5)
+    np.testing.assert_allclose(both.logits - plain.logits, jnp.stack([obs[:, 0], zero, obs[:, 1]], -1), atol=1e-6)
+    np.testing.assert_allclose(jnp.tanh(both.mean - plain.mean)[:, 0], obs[:, :2], atol=1e-5)
+    np.testing.assert_allclose(jnp.tanh(both.mean - plain.mean)[:, 1], nets.REFLEX_EDGE, atol=1e-5)
+    np.testing.assert_array_equal(both.log_std, plain.log_std)
+    team = nets.actors_init(jax.random.key(0), 2, 4, (8,), 3, 2, -0.5)
+    together = nets.actors_apply(team, jnp.stack([obs, obs], 1), reflex)
+    alone = nets.actor_apply(jax.tree.map(lambda x: x[1], team), obs, reflex)
+    np.testing.assert_allclose(together.mean[:, 1], alone.mean, atol=1e-5)
 
 
 def test_agents_start_different_but_nearly_uniform():

@@ -332,7 +332,7 @@ def learn(task: Task, state: CriticState, data: Data, actors: Any, key: Any) -> 
     row_key, act_key = jax.random.split(key)
     count = config.critic_steps * config.critic_batch
     rows = shaped(task, replays.sample(data.replay, row_key, count))
-    choose_action = lambda view, k: act(actors, spec.action, view, k, False)[0]  # noqa: E731
+    choose_action = lambda view, k: act(actors, spec.action, view, k, False, task.reflex)[0]  # noqa: E731
     following = jax.vmap(choose_action)(rows.next_view, jax.random.split(act_key, count))
     batch = batch_of(rows, following, spec.action, task.closed_form, state.fit, task.discounts)
     batches = jax.tree.map(lambda x: x.reshape(config.critic_steps, config.critic_batch, *x.shape[1:]), batch)

@@ -11,20 +11,20 @@ from jaxtyping import Array, Float
 
 from trident.maths import hybrid
 from trident.nets import actors_apply
-from trident.types import ActionSpec, Metrics, Transition, encode_params
+from trident.types import ActionSpec, Metrics, ReflexOf, Transition, encode_params
 
 EDGE = 0.97
 """Parameters nearer to the edge of their box than this are pulled in: the edge itself is at infinity before tanh."""
 
 
 def imitation_loss(
-    actors: Any, spec: ActionSpec, rows: Transition, spread: float = 0.3
+    actors: Any, spec: ActionSpec, rows: Transition, reflex: ReflexOf | None = None, spread: float = 0.3
 ) -> tuple[Float[Array, ""], Metrics]:
     """- log p(mode) + |mean(mode) - raw|^2 / (2 spread^2) over the used parameters, averaged over living agents.
 
     The policy's own standard deviation takes no part: a scripted policy without noise would drive it to zero.
     """
-    dist = actors_apply(actors, rows.obs)
+    dist = actors_apply(actors, rows.obs, reflex)
     mode = rows.executed.mode
     log_p = jnp.take_along_axis(hybrid.mode_log_probs(dist.logits, rows.mode_mask), mode[..., None], -1)[..., 0]
     unit = jnp.clip(encode_params(spec, *rows.executed), -EDGE, EDGE)
@@ -39,8 +39,9 @@ def imitation_loss(
 
 
 def imitate(
-    actors: Any, spec: ActionSpec, rollout: Transition, key: Any, steps: int, batch: int, lr: float, log_std: float
-) -> tuple[Any, Metrics]:
+    actors: Any, spec: ActionSpec, rollout: Transition, key: Any, steps: int, batch: int, lr: float, log_std: float,
+    reflex: ReflexOf | None = None,
+) -> tuple[Any, Metrics]:  # fmt: skip
     """Adam on random rows of the rollout [T, E, ...]; the actors leave with the given log-std in every mode."""
     total = rollout.reward.size
     rows = jax.tree.map(lambda x: x.reshape(total, *x.shape[2:]), rollout._replace(metrics={}, extras={}))
@@ -51,7 +52,7 @@ def imitate(
         actors, opt = carry
         pick = jax.random.randint(step_key, (batch,), 0, total)
         some = jax.tree.map(lambda x: x[pick], rows)
-        grads, metrics = jax.grad(lambda a: imitation_loss(frozen(a), spec, some), has_aux=True)(actors)
+        grads, metrics = jax.grad(lambda a: imitation_loss(frozen(a), spec, some, reflex), has_aux=True)(actors)
         updates, opt = adam.update(grads, opt, actors)
         return (optax.apply_updates(actors, updates), opt), metrics
 

@@ -204,7 +204,7 @@ class AgentUpdate(NamedTuple):
         mask, weight = scene.mode_mask[:, agent], scene.weight * scene.alive[:, agent]
         weight = weight / jnp.maximum(jnp.sum(weight), 1e-8)
         theta, unravel = ravel_pytree(jax.tree.map(lambda x: x[agent], actors))
-        dist = lambda t: actor_apply(unravel(t), scene.obs[:, agent])  # noqa: E731
+        dist = lambda t: actor_apply(unravel(t), scene.obs[:, agent], self.task.reflex)  # noqa: E731
         halves, change = self._through_critics(actors, theta, unravel, weight)
         direction, gain = self._through_advantages(actors, theta, unravel)
 
@@ -219,7 +219,7 @@ class AgentUpdate(NamedTuple):
         rule = UpdateRule(self.delta, config.cg_steps, config.damping, recovery=config.recovery)
         few = slice(0, config.fisher_batch)
         product = fisher_product(
-            lambda t: actor_apply(unravel(t), scene.obs[few, agent]), theta, mask[few], used,
+            lambda t: actor_apply(unravel(t), scene.obs[few, agent], self.task.reflex), theta, mask[few], used,
             weight[few] / jnp.maximum(jnp.sum(weight[few]), 1e-8),
         )  # fmt: skip
         if config.metric == "euclidean":
@@ -249,19 +249,20 @@ class AgentUpdate(NamedTuple):
         change of the surrogates as a function of theta."""
         config, spec, scene, agent = self.task.config, self.task.spec, self.scene, self.agent
         name = default_estimator(spec.action.num_modes) if config.estimator == "auto" else config.estimator
-        everyone = act_with_noise(spec.action, actors_apply(actors, scene.obs), scene)
+        everyone = act_with_noise(spec.action, actors_apply(actors, scene.obs, self.task.reflex), scene)
         view = through_critics(
             self.critic.critics, self.critic.fit, self.task.closed_form, spec.action, self.task.discounts, scene,
             everyone, agent, self.task.num_signals,
         )  # fmt: skip
         used = jnp.asarray(spec.action.used)[agent]
         estimator = (name, self.tau, config.tau_start, config.kappa)
-        policy = lambda t: choose(*estimator, used, agent, scene, unravel(t))  # noqa: E731
+        reflex = self.task.reflex
+        policy = lambda t: choose(*estimator, used, agent, scene, unravel(t), reflex)  # noqa: E731
         values, slopes = view.slope(policy(theta))
 
         def gradient(half: Scene, rows: Any, slopes: Choice) -> Any:
             """Of all surrogates over half of the rows: through the mode, and through the parameters."""
-            _, pull = jax.vjp(lambda t: choose(*estimator, used, agent, half, unravel(t)), theta)
+            _, pull = jax.vjp(lambda t: choose(*estimator, used, agent, half, unravel(t), reflex), theta)
             slopes = jax.tree.map(lambda x: x * rows.reshape(1, -1, *(1,) * (x.ndim - 2)), slopes)
             nothing = jax.tree.map(jnp.zeros_like, slopes)
             paths = [slopes._replace(unit=nothing.unit), nothing._replace(unit=slopes.unit)]
@@ -279,7 +280,7 @@ class AgentUpdate(NamedTuple):
             return None, None
         config, rows = self.task.config, self.taken
         used = jnp.asarray(self.task.spec.action.used)
-        mine, others = ratios(used, rows, actors, self.agent)
+        mine, others = ratios(used, rows, actors, self.agent, self.task.reflex)
         advantage = rows.advantage * others
         weight = rows.alive[:, self.agent] / jnp.maximum(jnp.sum(rows.alive[:, self.agent]), 1.0)
         adam = optax.chain(optax.clip_by_global_norm(10.0), optax.adam(config.inner_lr, eps=1e-5))
@@ -315,7 +316,7 @@ def _taken(task: Task, actors: Any, critic: CriticState, roll: Transition) -> Ta
 
     def value(place: Any, view: Any) -> Any:
         """Q of what the policy would most likely do: a baseline without the noise of a drawn action."""
-        action = jax.vmap(lambda w: act(actors, spec.action, w, None, True)[0])(view)
+        action = jax.vmap(lambda w: act(actors, spec.action, w, None, True, task.reflex)[0])(view)
         parts = pirc.physics_parts(task.closed_form, task.num_signals, place, action)
         x = pirc.critic_input(place, view.obs, pirc.encode_action(spec.action, *action), parts.successor)
         return pirc.q_phys(critic.fit, parts, task.discounts) + critic.fit.unit * pirc.residual(critic.critics, x)

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from trident.maths import hybrid
 from trident.maths.hybrid import HybridDist
-from trident.types import ActionSpec, HybridAction, View, decode_params
+from trident.types import ActionSpec, HybridAction, ReflexOf, View, decode_params
 
 Params = Any
 
@@ -75,14 +75,24 @@ def actor_init(
     }
 
 
-def actor_apply(params: Params, obs: Float[Array, "*batch O"]) -> HybridDist:
+REFLEX_EDGE = 0.95
+"""Suggested parameters nearer to the edge of their box than this are pulled in: the edge is at infinity before tanh."""
+
+
+def actor_apply(params: Params, obs: Float[Array, "*batch O"], reflex: ReflexOf | None = None) -> HybridDist:
+    """The network's output, or its correction of what physics suggests for the observation."""
     heads, num_params = params["log_std"].shape
     out = mlp_apply(params["trunk"], obs)
     num_modes = out.shape[-1] - heads * num_params
     mean = out[..., num_modes:].reshape(*out.shape[:-1], heads, num_params)
     mean = jnp.broadcast_to(mean, (*out.shape[:-1], num_modes, num_params))
+    logits = out[..., :num_modes]
+    if reflex is not None:
+        suggested = jnp.vectorize(reflex, signature="(o)->(m),(m,p)")(jax.lax.stop_gradient(obs))
+        logits = logits + suggested[0]
+        mean = mean + jnp.arctanh(jnp.clip(suggested[1], -REFLEX_EDGE, REFLEX_EDGE))
     log_std = jnp.clip(params["log_std"], -4.0, 1.0)
-    return HybridDist(out[..., :num_modes], mean, jnp.broadcast_to(log_std, mean.shape))
+    return HybridDist(logits, mean, jnp.broadcast_to(log_std, mean.shape))
 
 
 def actors_init(key: Any, num_agents: int, *args: Any) -> Params:
@@ -90,18 +100,18 @@ def actors_init(key: Any, num_agents: int, *args: Any) -> Params:
     return jax.vmap(lambda k: actor_init(k, *args))(jax.random.split(key, num_agents))
 
 
-def actors_apply(params: Params, obs: Float[Array, "*batch N O"]) -> HybridDist:
+def actors_apply(params: Params, obs: Float[Array, "*batch N O"], reflex: ReflexOf | None = None) -> HybridDist:
     """Stacked actors on stacked observations; the agent axis of the result stands where it stood in `obs`."""
     axis = obs.ndim - 2
-    dist = jax.vmap(actor_apply, in_axes=(0, axis), out_axes=0)(params, obs)
+    dist = jax.vmap(lambda p, o: actor_apply(p, o, reflex), in_axes=(0, axis), out_axes=0)(params, obs)
     return jax.tree.map(lambda x: jnp.moveaxis(x, 0, axis), dist)
 
 
 def act(
-    params: Params, spec: ActionSpec, view: View, key: Any, deterministic: bool
+    params: Params, spec: ActionSpec, view: View, key: Any, deterministic: bool, reflex: ReflexOf | None = None
 ) -> tuple[HybridAction, dict[str, Any]]:
     """Stacked actors choose for one environment; extras hold what an on-policy learner needs, per agent."""
-    dist, used = actors_apply(params, view.obs), jnp.asarray(spec.used)
+    dist, used = actors_apply(params, view.obs, reflex), jnp.asarray(spec.used)
     if deterministic:
         mode, raw = hybrid.most_likely(dist, view.mode_mask, used)
     else:

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from trident.types import EnvSpec, Physics
+from trident.types import EnvSpec, Physics, ReflexOf
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,18 @@ class TridentConfig:
     """Hidden layers of each agent's actor."""
     conditional: bool = True
     """Parameters depend on the mode they go with; otherwise all modes share one Gaussian."""
+    reflex: bool = True
+    """Actors learn corrections to the reflex that the environment's physics has for an observation, if it has one; a
+    run then begins with a policy that is sensible, and mostly within its limits."""
     log_std: float = -0.7
-    """Initial log standard deviation before the squash."""
+    """Initial log standard deviation before the squash (with a reflex: `reflex_log_std`)."""
     log_std_final: float = -1.8
     """Upper bound of the log standard deviation at the end of the run: the bound falls linearly over the run, so that
     the policy which was kept within its limits while it explored becomes the one that is flown."""
+    reflex_log_std: float = -2.3
+    """The same two around a reflex, which needs no search by large noise and would be ruined by it."""
+    reflex_log_std_final: float = -3.0
+    """Bound at the end of the run around a reflex."""
     estimator: str = "auto"
     """Discrete gradient: auto (exact up to 4 modes, stgc above), gs, st, stgc, stgc-paper, romberg, exact, relax."""
     tau_start: float = 1.0
@@ -64,7 +71,7 @@ class TridentConfig:
     fit_rounds: int = 8
     """The closed form's scale is fitted anew in the first rounds, then frozen: what follows an action depends on
     the policy, and the first one is random."""
-    critic_steps: int = 64
+    critic_steps: int = 128
     """Critic minibatches per round."""
     critic_batch: int = 256
     """Rows of a critic minibatch."""
@@ -86,9 +93,9 @@ class TridentConfig:
     """Minibatches of an inner pass (score, both)."""
     inner_lr: float = 5e-4
     """Learning rate of the inner steps (score, both); only their direction is used."""
-    updates: int = 2
+    updates: int = 1
     """Passes over the agents per round (U)."""
-    policy_batch: int = 512
+    policy_batch: int = 2048
     """Rows of a policy update: replayed states, each with two opposite draws of noise."""
     filter: bool = True
     """Follow only what two halves of the batch agree on."""
@@ -107,7 +114,7 @@ class TridentConfig:
     """What the trust region measures; euclidean (squared length of the step, in units of `step_length`) is none."""
     step_length: float = 0.03
     """Length of a step whose size is not measured by the KL."""
-    fisher_batch: int = 256
+    fisher_batch: int = 512
     """States of the Fisher matrix, the first of the policy batch."""
     cg_steps: int = 8
     """Conjugate-gradient steps."""
@@ -162,6 +169,17 @@ class Task(NamedTuple):
         return Physics(lambda s, a: keep * physics.signals(s, a), physics.predict, physics.nominal)
 
     @property
+    def reflex(self) -> ReflexOf | None:
+        """What the actors correct."""
+        return self.physics.reflex if self.physics is not None and self.config.reflex else None
+
+    @property
+    def noise(self) -> tuple[float, float]:
+        """Log standard deviation of the policy at the start, and its bound at the end of the run."""
+        c = self.config
+        return (c.log_std, c.log_std_final) if self.reflex is None else (c.reflex_log_std, c.reflex_log_std_final)
+
+    @property
     def num_signals(self) -> int:
         """The reward and the costs."""
         return 1 + self.spec.num_constraints
@@ -182,9 +200,10 @@ def trust_region(config: TridentConfig, fraction: Any) -> Any:
     return config.trust_region * (1.0 - (1.0 - config.trust_region_final) * fraction)
 
 
-def calm(config: TridentConfig, actors: Any, fraction: Any) -> Any:
+def calm(task: Task, actors: Any, fraction: Any) -> Any:
     """Less exploration as the run goes on; about a hundredth per round, far inside the trust region."""
-    bound = config.log_std + jnp.minimum(config.log_std_final - config.log_std, 0.0) * fraction
+    start, final = task.noise
+    bound = start + jnp.minimum(final - start, 0.0) * fraction
     return actors | {"log_std": jnp.minimum(actors["log_std"], bound)}
 
 

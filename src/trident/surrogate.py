@@ -19,7 +19,7 @@ from trident.critics import Critics, PhysicsFit, critic_input, physics_parts, q_
 from trident.maths import hybrid
 from trident.maths.discrete_gradient import relaxations
 from trident.nets import actor_apply, actors_apply, mlp_after_first
-from trident.types import ActionSpec, HybridAction, Physics, decode_params
+from trident.types import ActionSpec, HybridAction, Physics, ReflexOf, decode_params
 
 
 class Scene(NamedTuple):
@@ -79,23 +79,26 @@ def act_with_noise(spec: ActionSpec, dist: hybrid.HybridDist, scene: Scene) -> J
 
 
 def choose(
-    estimator: str, tau: Any, tau0: float, kappa: float, used: Any, agent: Any, scene: Scene, actor: Any
-) -> Choice:
+    estimator: str, tau: Any, tau0: float, kappa: float, used: Any, agent: Any, scene: Scene, actor: Any,
+    reflex: ReflexOf | None = None,
+) -> Choice:  # fmt: skip
     """Agent i's policy -> the relaxations of its mode and the parameters of each mode."""
-    dist = actor_apply(actor, scene.obs[:, agent])
+    dist = actor_apply(actor, scene.obs[:, agent], reflex)
     unit = jnp.tanh(dist.mean + jnp.exp(dist.log_std) * scene.noise[:, agent, None, :]) * used
     relax = lambda l, m, g: relaxations(estimator, l, m, g, tau, tau0=tau0, kappa=kappa)  # noqa: E731
     weight, sample = jax.vmap(relax)(dist.logits, scene.mode_mask[:, agent], scene.gumbel[:, agent])
     return Choice(weight, sample, unit)
 
 
-def ratios(used: Any, taken: Taken, actors: Any, agent: Any) -> tuple[Any, Float[Array, "B"]]:
+def ratios(
+    used: Any, taken: Taken, actors: Any, agent: Any, reflex: ReflexOf | None = None
+) -> tuple[Any, Float[Array, "B"]]:
     """pi_theta / pi_old of agent i as a function of (its parameters, rows), and that of all others as they are now."""
-    now = hybrid.log_prob(actors_apply(actors, taken.obs), taken.mode_mask, used, taken.mode, taken.raw)
+    now = hybrid.log_prob(actors_apply(actors, taken.obs, reflex), taken.mode_mask, used, taken.mode, taken.raw)
     drift = jnp.where(taken.alive, now - taken.log_prob, 0.0).at[:, agent].set(0.0)
 
     def mine(actor: Any, rows: Taken) -> Array:
-        dist = actor_apply(actor, rows.obs[:, agent])
+        dist = actor_apply(actor, rows.obs[:, agent], reflex)
         new = hybrid.log_prob(dist, rows.mode_mask[:, agent], used[agent], rows.mode[:, agent], rows.raw[:, agent])
         return jnp.exp(new - rows.log_prob[:, agent])
 

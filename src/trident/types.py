@@ -187,6 +187,18 @@ ScriptedPolicy = Callable[[Key, EnvState], HybridAction]
 Shield = Callable[[EnvState, HybridAction], tuple[HybridAction, Bool[Array, "N"]]]
 
 
+class Reflex(NamedTuple):
+    """What the laws suggest to one agent for what it sees, before anything is learned."""
+
+    preference: Float[Array, "M"]
+    """Logits of the modes."""
+    unit: Float[Array, "M P"]
+    """Parameters of every mode, each in [-1, 1] of that mode's box."""
+
+
+ReflexOf = Callable[[Float[Array, "O"]], Reflex]
+
+
 @dataclass(frozen=True)
 class Physics:
     """Closed-form knowledge of a system, on its *global state array*, so that replayed states and
@@ -198,6 +210,8 @@ class Physics:
     """Mean successor state."""
     nominal: Callable[[Float[Array, "S"]], HybridAction]
     """What "carry on sensibly" means in a state."""
+    reflex: ReflexOf | None = None
+    """Optional: the same for one agent that knows only its own observation. Actors may learn corrections to it."""
 
 
 class System(Protocol):
@@ -281,6 +295,14 @@ class Algorithm:
 
 
 # --- small helpers on the contracts ---------------------------------------------------------------
+
+
+def follow(spec: ActionSpec, reflex: ReflexOf, obs: Float[Array, "N O"]) -> HybridAction:
+    """What all agents do who follow their reflex: the mode it prefers, with that mode's parameters."""
+    suggested = jax.vmap(reflex)(obs)
+    mode = jnp.argmax(suggested.preference, axis=-1)
+    unit = jnp.take_along_axis(suggested.unit, mode[:, None, None], axis=1)[:, 0]
+    return HybridAction(mode, decode_params(spec, mode, unit))
 
 
 def encode_params(

@@ -24,6 +24,7 @@ from trident.report.figures import DIAGNOSTICS
 from trident.rollout import rollout, start
 from trident.surrogate import act_with_noise
 from trident.train.loop import policy_of, program
+from trident.train.registry import ENVS
 from trident.types import Data
 
 SMALL = TridentConfig(
@@ -54,10 +55,30 @@ def test_budgets_spend_slack_and_give_excess_back():
 
 
 def test_exploration_is_bounded_from_above_only():
-    config = TridentConfig(log_std=-0.5, log_std_final=-1.5)
-    actors = {"trunk": (), "log_std": jnp.array([[-0.5, -3.0]])}
-    np.testing.assert_allclose(calm(config, actors, 0.5)["log_std"], [[-1.0, -3.0]])
-    np.testing.assert_allclose(calm(replace(config, log_std_final=2.0), actors, 0.5)["log_std"], actors["log_std"])
+    config = TridentConfig(log_std=-0.5, log_std_final=-1.5, reflex_log_std=-2.0, reflex_log_std_final=-4.0)
+    plain, uav = PROBES["probe-team"](), ENVS["uav-mec"].make()
+    actors = {"trunk": (), "log_std": jnp.array([[-0.5, -5.0]])}
+    bounded = lambda env, config: calm(Task(config, env.spec, env.physics), actors, 0.5)["log_std"]  # noqa: E731
+    np.testing.assert_allclose(bounded(plain, config), [[-1.0, -5.0]])
+    np.testing.assert_allclose(bounded(plain, replace(config, log_std_final=2.0)), actors["log_std"])
+    np.testing.assert_allclose(bounded(uav, config), [[-3.0, -5.0]])  # around a reflex
+    np.testing.assert_allclose(bounded(uav, replace(config, reflex=False)), [[-1.0, -5.0]])
+
+
+def test_the_first_policy_is_the_reflex():
+    env = ENVS["uav-mec"].make()
+    algorithm = trident.make(SMALL, env.spec, env.physics)
+
+    @jax.jit
+    def first_actions(key):
+        state, now = env.reset(key)
+        action, _ = algorithm.act(algorithm.init(key), now.view, key, True)
+        return action, env.scripted["reflex"](key, state)
+
+    mine, reflex = jax.vmap(first_actions)(jax.random.split(jax.random.key(0), 64))
+    assert (mine.mode == reflex.mode).mean() > 0.99
+    same = np.asarray(mine.mode == reflex.mode)
+    np.testing.assert_allclose(mine.params[same][:, :2], reflex.params[same][:, :2], atol=0.03)
 
 
 def play_random(name):

@@ -46,7 +46,7 @@ def make(config: TridentConfig, spec: EnvSpec, physics: Physics | None = None) -
         actor_key, critic_key = jax.random.split(key)
         actors = actors_init(
             actor_key, spec.num_agents, spec.obs_dim, config.hidden,
-            spec.action.num_modes, spec.action.num_params, config.log_std, config.conditional,
+            spec.action.num_modes, spec.action.num_params, task.noise[0], config.conditional,
         )  # fmt: skip
         return TridentState(lcpo.start(task, actors), pirc.start(task, critic_key), jnp.int32(0))
 
@@ -55,15 +55,16 @@ def make(config: TridentConfig, spec: EnvSpec, physics: Physics | None = None) -
         critic, fitted = pirc.fit_early(task, state.critic, data.rollout, state.rounds)
         critic, learned = pirc.learn(task, critic, data, state.policy.actors, critic_key)
         policy, moved = lcpo.learn(task, state.policy, critic, data, policy_key, fraction, state.rounds)
-        policy = policy._replace(actors=calm(config, policy.actors, fraction))
+        policy = policy._replace(actors=calm(task, policy.actors, fraction))
         return TridentState(policy, critic, state.rounds + 1), fitted | learned | moved
 
     def prepare(state: TridentState, roll: Transition, key: Any) -> tuple[TridentState, Metrics]:
         """Safe start: actors imitate the rollout's policy, critics learn its values."""
         actor_key, critic_key = jax.random.split(key)
         actors, imitated = imitate(
-            state.policy.actors, spec.action, roll, actor_key, config.warm_steps, 512, 1e-3, config.warm_log_std
-        )
+            state.policy.actors, spec.action, roll, actor_key, config.warm_steps, 512, 1e-3,
+            min(config.warm_log_std, task.noise[0]), task.reflex,
+        )  # fmt: skip
         critic, _ = pirc.fit_early(task, state.critic, roll, state.rounds)
         patient = task._replace(config=replace(config, critic_steps=config.warm_steps // 2))
         whole = replays.Replay(replays.block_of(roll), jnp.int32(roll.reward.size))
@@ -75,7 +76,9 @@ def make(config: TridentConfig, spec: EnvSpec, physics: Physics | None = None) -
         name="trident",
         plan=DataPlan(config.envs, config.steps, config.replay),
         init=init,
-        act=lambda state, view, key, deterministic: act(state.policy.actors, spec.action, view, key, deterministic),
+        act=lambda state, view, key, deterministic: act(
+            state.policy.actors, spec.action, view, key, deterministic, task.reflex
+        ),
         update=update,
         prepare=prepare,
         sampled=spec.num_constraints > 0,

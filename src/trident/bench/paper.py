@@ -33,7 +33,8 @@ UAV_COLUMNS = ("reward", "metric/exec", "metric/energy", "metric/throughput", "m
 TABLE1 = Campaign(
     envs=("uav-mec",),
     methods=(
-        "maddpg", "matd3", "facmac", "qmix", "mappo", "happo", "mappo-lag", "macpo", "madac", "shielded", "trident",
+        "maddpg", "matd3", "facmac", "qmix", "mappo", "happo", "mappo-lag", "macpo", "madac", "shielded",
+        "trident-no-reflex", "trident",
     ),
     columns=UAV_COLUMNS,
     paper={
@@ -55,9 +56,9 @@ TABLE1 = Campaign(
 ABLATIONS = Campaign(
     envs=("uav-mec",),
     methods=(
-        "trident", "trident-no-stgc", "trident-stgc", "trident-lagrangian", "trident-no-recovery",
-        "trident-no-physics", "trident-additive-physics", "trident-no-trust-region", "trident-no-hybrid",
-        "trident-simultaneous", "trident-unconstrained", "trident-paper",
+        "trident", "trident-no-stgc", "trident-stgc", "trident-lagrangian", "trident-no-recovery", "trident-no-reflex",
+        "trident-no-pirc", "trident-no-physics", "trident-additive-physics", "trident-no-trust-region",
+        "trident-no-hybrid", "trident-simultaneous", "trident-unconstrained", "trident-paper",
     ),
     columns=("reward", "total"),
     paper={

@@ -12,6 +12,8 @@ of the users were covered (not charged during the deployment grace); optionally 
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -38,7 +40,8 @@ from trident.envs.uav_mec_model import (
     velocity_of,
 )
 from trident.envs.uav_mec_physics import build_physics, pack
-from trident.types import ActionSpec, Constraint, EnvSpec, HybridAction, Key, Metric, TimeStep
+from trident.envs.uav_mec_reflex import EFFICIENCY_SCALE, SECTORS, reflex
+from trident.types import ActionSpec, Constraint, EnvSpec, HybridAction, Key, Metric, TimeStep, follow
 
 # --- config ---------------------------------------------------------------------------------------
 
@@ -59,8 +62,6 @@ VARIANTS: dict[str, UavMecConfig] = {
     "uav-mec-3gpp": UavMecConfig(channel="umi-av"),
 }
 """Named scenarios. `uav-mec` is version 1 and frozen; results on it stay comparable."""
-
-SECTORS = 8
 
 
 def action_spec(config: UavMecConfig) -> ActionSpec:
@@ -244,7 +245,7 @@ def see_fogs(config: UavMecConfig, s: MecState) -> Float[Array, "N _"]:
     c = config
     fogs = jnp.asarray(c.fogs, jnp.float32)
     rel = (fogs[None] - s.uav[:, None]) / c.area
-    efficiency = backhaul_efficiency(c, distances(s.uav, fogs)) / 12.0
+    efficiency = backhaul_efficiency(c, distances(s.uav, fogs)) / EFFICIENCY_SCALE
     sent = s.link.sum(1)[:, None] * (s.mode[:, None] == jnp.arange(1, c.num_fogs + 1))
     others = jnp.minimum((sent.sum(0) - sent) / c.fog_machines, 2.0)
     return jnp.concatenate([rel[..., 0], rel[..., 1], efficiency, others], -1)
@@ -284,9 +285,11 @@ class UavMec:
             horizon=config.horizon,
             metrics=metrics(config),
         )
-        self.physics = build_physics(config)
-        reflex = lambda key, state: self.physics.nominal(pack(config, state))  # noqa: E731
-        self.scripted = uav_mec_scripted.policies(config) | {"nominal": reflex}
+        suggest = partial(reflex, config, self.spec.action)
+        self.physics = replace(build_physics(config), reflex=suggest)
+        nominal = lambda key, state: self.physics.nominal(pack(config, state))  # noqa: E731
+        reflexes = lambda key, state: follow(self.spec.action, suggest, observe(config, state))  # noqa: E731
+        self.scripted = uav_mec_scripted.policies(config) | {"nominal": nominal, "reflex": reflexes}
         self.shield = uav_mec_scripted.build_shield(config)
 
     def reset(self, key: Key) -> tuple[MecState, TimeStep]:

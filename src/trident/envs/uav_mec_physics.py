@@ -221,22 +221,37 @@ def nominal(config: UavMecConfig, array: Float[Array, "S"]) -> HybridAction:
     link = links(c, scene)
     load = link.sum(1)
     to_centre = (link @ scene.user) / jnp.maximum(load, 1.0)[:, None] - scene.uav
-    to_centre = jnp.where(load[:, None] > 0, to_centre, 0.5 * c.area - scene.uav)
-    velocity = thrifty_speed(c) * to_centre / (speed_of(to_centre) + 1e-3)[:, None]
+    velocity = drift(c, scene.uav, load, to_centre)
     cost = mode_costs(c, scene.uav, load)
     mode = jnp.where(cost <= cost.min(1, keepdims=True), jnp.arange(c.num_fogs + 1), c.num_fogs + 1).min(1)
     ratio = (mode > 0).astype(jnp.float32)
     return HybridAction(mode.astype(jnp.int32), jnp.concatenate([flight_params(c, velocity), ratio[:, None]], -1))
 
 
+def drift(
+    config: UavMecConfig, uav: Float[Array, "N 2"], load: Float[Array, "N"], to_centre: Float[Array, "N 2"]
+) -> Float[Array, "N 2"]:
+    """Velocity of least power towards the middle of the own users (of the area, if there are none)."""
+    towards = jnp.where(load[:, None] > 0, to_centre, 0.5 * config.area - uav)
+    return thrifty_speed(config) * towards / (speed_of(towards) + 1e-3)[:, None]
+
+
 def mode_costs(config: UavMecConfig, uav: Float[Array, "N 2"], load: Float[Array, "N"]) -> Float[Array, "N M"]:
     """Expected processing time of one task (plus its weighted on-board energy) in every mode with ratio 1."""
+    fogs = jnp.asarray(config.fogs, jnp.float32)
+    return mode_costs_at(config, backhaul_efficiency(config, distances(uav, fogs)), load)
+
+
+def mode_costs_at(
+    config: UavMecConfig, efficiency: Float[Array, "N F"], load: Float[Array, "N"]
+) -> Float[Array, "N M"]:
+    """The same, given the spectral efficiency of the backhaul to every fog, bit/s/Hz."""
     c = config
     size, work = task_mean(c)
     gigacycles = jnp.full_like(load, 1e-3 * size * work)
     energy = offloading.compute_energy(gigacycles, c.uav_ghz, c.uav_capacitance)
     local = gigacycles / offloading.shared_speed(c.uav_ghz, c.uav_cores, load) + c.energy_weight * energy
-    rate = c.uav_bandwidth * backhaul_efficiency(c, distances(uav, jnp.asarray(c.fogs, jnp.float32)))
+    rate = c.uav_bandwidth * efficiency
     fog = c.overhead + load[:, None] * size / rate + gigacycles[:, None] / jnp.asarray(c.fog_speeds, jnp.float32)
     return jnp.concatenate([local[:, None], fog], 1)
 

@@ -17,7 +17,7 @@ from trident.types import AlgoState, HostEnv
 
 STREAM = 2**31
 """Folded into the base key: no seed has this number, so evaluation episodes were never trained on."""
-REFERENCES = ("random", "greedy", "planner", "nominal")
+REFERENCES = ("random", "greedy", "planner", "nominal", "reflex")
 
 
 def evaluation_keys(setup: Setup) -> Any:

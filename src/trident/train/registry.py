@@ -84,7 +84,7 @@ LARGE = replace(TRIDENT, hidden=(256, 256), critic_hidden=(512, 512, 512), cost_
 PRINTED = replace(
     LARGE, estimator="stgc-paper", safety="paper", recovery="paper", agent_order="fixed", anneal="paper",
     trust_region=0.01, trust_region_final=1.0, calibrate=False, smooth=0.0, tighten=1.0, attention=0.01,
-    cost_physics=False, target_rate=0.005, source="pathwise", filter=False, log_std_final=TRIDENT.log_std,
+    cost_physics=False, target_rate=0.005, source="pathwise", filter=False, reflex=False, log_std_final=TRIDENT.log_std,
 )  # fmt: skip
 ABLATIONS: dict[str, tuple[str, trident.TridentConfig]] = {
     "pathwise": ("the reward's direction by the critics' slopes alone", replace(TRIDENT, source="pathwise")),
@@ -93,7 +93,9 @@ ABLATIONS: dict[str, tuple[str, trident.TridentConfig]] = {
     "no-stgc": ("plain Gumbel-Softmax", replace(TRIDENT, estimator="gs")),
     "lagrangian": ("multipliers instead of Lyapunov budgets", replace(TRIDENT, safety="lagrangian")),
     "no-recovery": ("an impossible step is not replaced by recovery", replace(TRIDENT, recovery="none")),
-    "no-physics": ("plain critics", replace(TRIDENT, physics="none")),
+    "no-reflex": ("actors that start from nothing", replace(TRIDENT, reflex=False)),
+    "no-pirc": ("plain critics", replace(TRIDENT, physics="none")),
+    "no-physics": ("plain critics and plain actors", replace(TRIDENT, physics="none", reflex=False)),
     "additive-physics": ("physics in the reward instead of the critics", replace(TRIDENT, physics="additive")),
     "no-trust-region": ("steps of fixed length, KL unchecked", replace(TRIDENT, metric="euclidean")),
     "no-hybrid": (

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from trident.envs.smac_config import MAPS
+
 LARGE_MAPS = ("smac-27m_vs_30m", "smac-27m_vs_30m-safe")
 """A transition of 27 agents that see 56 others takes 74 KiB."""
+MANY_MODES = {"updates": 2, "policy_batch": 512, "fisher_batch": 256, "critic_steps": 64}
+"""The closed form is evaluated at every mode of every row, and a SMAC map has up to 36."""
 
 TUNED: dict[tuple[str, str], dict[str, Any]] = {
     ("mappo", "uav-mec"): {"lr": 1e-3},
@@ -13,4 +17,9 @@ TUNED: dict[tuple[str, str], dict[str, Any]] = {
     ("madac", "uav-mec"): {"rho": 1.0, "multiplier_rate": 0.05},
     ("maddpg", "uav-mec"): {"lr": 1e-3},
     ("facmac", "uav-mec"): {"updates": 128},
-} | {(algo, env): {"replay": 16_000} for algo in ("qmix", "facmac", "madac", "trident") for env in LARGE_MAPS}
+}
+TUNED |= {(algo, env): {"replay": 16_000} for algo in ("qmix", "facmac", "madac") for env in LARGE_MAPS}
+TUNED |= {
+    ("trident", env): MANY_MODES | ({"replay": 16_000} if env in LARGE_MAPS else {})
+    for env in (f"smac-{name}{variant}" for name in MAPS for variant in ("", "-safe"))
+}

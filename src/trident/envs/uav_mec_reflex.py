@@ -1,0 +1,66 @@
+"""What one UAV can tell from its own observation alone: where to drift, how fast, and which mode is the quickest.
+
+Direction and mode are those of `uav_mec_physics.nominal`, which knows the global state: own place and load, the middle
+of the own users and the backhaul's efficiency to every fog all stand in the observation (`uav_mec.observe`). The speed
+is as high as E_max allows on top of the computing of each mode, with something left for exploration.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from trident.envs.uav_mec_config import UavMecConfig
+from trident.envs.uav_mec_model import flight_params, speed_of
+from trident.envs.uav_mec_physics import drift, mode_costs_at, task_mean, task_spread, thrifty_speed
+from trident.physics import offloading, propulsion
+from trident.types import ActionSpec, Reflex
+
+CONFIDENCE = 2.0
+"""Logit of the mode that is the quickest for an expected task; the others are at 0."""
+CAUTION = 0.7
+"""Share of E_max that is planned with: exploration spends some, too."""
+NEAR = 20.0
+"""Nobody hurries who is as near as that to where he wants to be, m."""
+SECTORS = 8
+"""Directions in which users that nobody covers are counted."""
+EFFICIENCY_SCALE = 12.0
+"""bit/s/Hz"""
+
+
+def reflex(config: UavMecConfig, spec: ActionSpec, obs: Float[Array, "O"]) -> Reflex:
+    """Towards the middle of the own users; the mode with the least expected cost for the present load; all of a task
+    is offloaded, or nothing."""
+    c = config
+    listed = 5 * min(c.seen_users, c.num_users)
+    sizes = [2, 2, 1, 1, 1, 1, 2, listed + SECTORS, 2 * c.num_fogs, c.num_fogs]
+    place, _, _, _, load, _, centre, _, _, efficiency, _ = jnp.split(obs, np.cumsum(sizes))
+    load, place, centre = jnp.round(c.capacity * load), 0.5 * c.area * (place[None] + 1.0), c.sight * centre[None]
+    slow = drift(c, place, load, centre)
+    hurry = jnp.where(load > 0, speed_of(centre) / NEAR, jnp.inf)
+    least = thrifty_speed(c)
+    speed = jnp.clip(least * hurry, least, speed_within(c, CAUTION * c.energy_max - compute_energy(c, load[0])))
+    cost = mode_costs_at(c, EFFICIENCY_SCALE * efficiency[None], load)[0]
+    flight = flight_params(c, slow * (speed / least)[:, None])
+    params = jnp.concatenate([flight, jnp.ones_like(speed)[:, None]], -1)  # [M, P]
+    low, high = jnp.asarray(spec.low[0]), jnp.asarray(spec.high[0])  # all UAVs have the same boxes
+    return Reflex(CONFIDENCE * (cost <= cost.min()), 2.0 * (params - low) / (high - low) - 1.0)
+
+
+def compute_energy(config: UavMecConfig, load: Float[Array, ""]) -> Float[Array, "M"]:
+    """What computing takes in every mode, J: on board that of the expected tasks and two standard deviations."""
+    c, (size, work) = config, task_mean(config)
+    gigacycles = 1e-3 * size * work * load + 2.0 * task_spread(c) * jnp.sqrt(load)
+    on_board = offloading.compute_energy(gigacycles, c.uav_ghz, c.uav_capacitance)
+    return jnp.concatenate([on_board[None], jnp.zeros(c.num_fogs)])
+
+
+def speed_within(config: UavMecConfig, energy: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    """The highest speed that takes no more than `energy` per slot, but at least the one that takes the least, m/s."""
+    speeds = np.linspace(thrifty_speed(config), config.max_speed, 33, dtype=np.float32)
+    with jax.ensure_compile_time_eval():
+        power = np.asarray(propulsion.propulsion_power(jnp.asarray(speeds), propulsion.ROTORS[config.rotor]))
+    within = (config.slot * power[1:] <= energy[..., None]).sum(-1)  # power rises beyond the least
+    return speeds[0] + (speeds[1] - speeds[0]) * within
