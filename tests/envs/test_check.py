@@ -14,7 +14,7 @@ import pytest
 from trident.envs.check import check_env, find_doubts, find_faults, random_action
 from trident.envs.check_shapes import declaration_faults, shape_faults
 from trident.errors import TridentError
-from trident.types import ActionSpec, Constraint, EnvSpec, HybridAction, Metric, Physics, TimeStep
+from trident.types import ActionSpec, Constraint, EnvSpec, HybridAction, Metric, Physics, Reflex, TimeStep
 
 HORIZON = 4
 LOW = np.array([[[0.0], [0.0]], [[-1.0], [0.0]]], np.float32)
@@ -114,12 +114,17 @@ def returning(**fields):
     return Toy(on_step=lambda env, key, before, after, out: (after, out._replace(**fields)))
 
 
+def suggesting(preference, unit):
+    reflex = lambda obs: Reflex(jnp.full(2, preference), jnp.full((2, 1), unit))  # noqa: E731
+    return Physics(signals, lambda s, a: s, nominal, reflex)
+
+
 def acting(mode, x):
     return {"odd": lambda key, state: HybridAction(jnp.full(2, mode, jnp.int32), jnp.full((2, 1), x))}
 
 
 def test_a_sound_environment_has_neither_faults_nor_doubts():
-    physics = Physics(signals, lambda state, action: state, nominal)
+    physics = Physics(signals, lambda state, action: state, nominal, lambda obs: Reflex(jnp.ones(2), jnp.zeros((2, 1))))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_env(Toy(physics=physics, scripted={"stay": stay}, shield=shield))
@@ -186,6 +191,9 @@ SHAPES = {
         physics=Physics(lambda s, a: jnp.zeros(1), lambda s, a: s, nominal)
     ),
     "physics.predict returns as float32[]": Toy(physics=Physics(signals, lambda s, a: s[0], nominal)),
+    "physics.reflex returns as float32[2]": Toy(
+        physics=Physics(signals, lambda s, a: s, nominal, lambda o: jnp.ones(2))
+    ),
     "physics.nominal returns as int32[2]": Toy(physics=Physics(signals, lambda s, a: s, lambda s: nominal(s).mode)),
 }
 
@@ -258,6 +266,8 @@ VALUES = {
         physics=Physics(lambda s, a: jnp.full(2, 1.0 / (1 - a.mode[0])), lambda s, a: s, nominal)
     ),
     "physics.predict is not finite in mode [0, 1]": Toy(physics=Physics(signals, lambda s, a: s / 0, nominal)),
+    "physics.reflex is not finite": Toy(physics=suggesting(jnp.inf, 0.0)),
+    "physics.reflex suggests parameters outside [-1, 1]": Toy(physics=suggesting(0.0, 1.5)),
     "physics.nominal chooses a mode that mode_mask forbids": replace(
         at("all", mode_mask=only_go), physics=Physics(signals, lambda s, a: s, nominal)
     ),

@@ -326,6 +326,12 @@ def _physics_values(env: Any, dice: _Dice, walk: _Walk) -> Iterator[str]:
                 "everywhere in its box, corners and unread parameters included"
             )
     yield from _illegal("physics.nominal", spec, out, _plain(nominal))
+    if physics.reflex is not None:
+        suggested = _plain(_jit(jax.vmap(jax.vmap(physics.reflex)))(out.obs))
+        if not (np.isfinite(suggested.preference).all() and np.isfinite(suggested.unit).all()):
+            yield "physics.reflex is not finite; whatever an agent sees, every mode needs a preference and parameters"
+        elif np.abs(np.where(spec.action.used, suggested.unit, 0.0)).max() > 1.0 + 1e-4:
+            yield "physics.reflex suggests parameters outside [-1, 1]; scale them to the box of their mode"
 
 
 def _doubts(spec: EnvSpec, walk: _Walk) -> Iterator[str]:

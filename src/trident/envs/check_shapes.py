@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from trident.types import EnvSpec, HybridAction, TimeStep
+from trident.types import EnvSpec, HybridAction, Reflex, TimeStep
 
 # --- first round: the declaration -----------------------------------------------------------------
 
@@ -110,10 +110,13 @@ def _physics_shapes(env: Any) -> Iterator[str]:
         return
     state, action = jax.ShapeDtypeStruct((env.spec.state_dim,), jnp.float32), _action_shape(env.spec)
     signals = jax.ShapeDtypeStruct((1 + env.spec.num_constraints,), jnp.float32)
+    obs, modes = jax.ShapeDtypeStruct((env.spec.obs_dim,), jnp.float32), env.spec.action.low.shape[1:]
+    reflex = Reflex(jax.ShapeDtypeStruct(modes[:1], jnp.float32), jax.ShapeDtypeStruct(modes, jnp.float32))
     for name, arguments, expected in (
         ("signals", (state, action), signals),
         ("predict", (state, action), state),
         ("nominal", (state,), action),
+        *([("reflex", (obs,), reflex)] if env.physics.reflex else []),
     ):
         function = getattr(env.physics, name)
         result, _, fault = _trace(f"physics.{name}", lambda *a, f=function: (f(*a), None), *arguments)
