@@ -75,6 +75,7 @@ def actor_init(
     }
 
 
+Leaning = tuple[Float[Array, "*batch M"], Float[Array, "*batch M P"]]
 REFLEX_EDGE = 0.95
 """Suggested parameters nearer to the edge of their box than this are pulled in: the edge is at infinity before tanh."""
 
@@ -86,13 +87,19 @@ def actor_apply(params: Params, obs: Float[Array, "*batch O"], reflex: ReflexOf 
     num_modes = out.shape[-1] - heads * num_params
     mean = out[..., num_modes:].reshape(*out.shape[:-1], heads, num_params)
     mean = jnp.broadcast_to(mean, (*out.shape[:-1], num_modes, num_params))
-    logits = out[..., :num_modes]
-    if reflex is not None:
-        suggested = jnp.vectorize(reflex, signature="(o)->(m),(m,p)")(jax.lax.stop_gradient(obs))
-        logits = logits + suggested[0]
-        mean = mean + jnp.arctanh(jnp.clip(suggested[1], -REFLEX_EDGE, REFLEX_EDGE))
     log_std = jnp.clip(params["log_std"], -4.0, 1.0)
-    return HybridDist(logits, mean, jnp.broadcast_to(log_std, mean.shape))
+    dist = HybridDist(out[..., :num_modes], mean, jnp.broadcast_to(log_std, mean.shape))
+    return dist if reflex is None else lean(dist, leaning(reflex, obs))
+
+
+def leaning(reflex: ReflexOf, obs: Float[Array, "*batch O"]) -> Leaning:
+    """What a reflex adds to the logits and, before the squash, to the means."""
+    preference, unit = jnp.vectorize(reflex, signature="(o)->(m),(m,p)")(jax.lax.stop_gradient(obs))
+    return preference, jnp.arctanh(jnp.clip(unit, -REFLEX_EDGE, REFLEX_EDGE))
+
+
+def lean(dist: HybridDist, towards: Leaning) -> HybridDist:
+    return dist._replace(logits=dist.logits + towards[0], mean=dist.mean + towards[1])
 
 
 def actors_init(key: Any, num_agents: int, *args: Any) -> Params:

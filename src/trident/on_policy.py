@@ -15,9 +15,10 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from trident.maths import hybrid
+from trident.maths.hybrid import HybridDist
 from trident.maths.returns import explained_variance, gae
-from trident.nets import actor_apply, mlp_apply, mlp_init
-from trident.types import Metrics, Transition
+from trident.nets import Leaning, actor_apply, lean, leaning, mlp_apply, mlp_init
+from trident.types import Metrics, ReflexOf, Transition
 
 
 class Value(NamedTuple):
@@ -42,6 +43,7 @@ class AgentBatch(NamedTuple):
     mode: Int[Array, "*batch"]
     raw: Float[Array, "*batch P"]
     log_prob: Float[Array, "*batch"]
+    leaning: Leaning | None = None  # what a reflex adds to the policy in these samples
 
 
 def adam(max_grad: float) -> optax.GradientTransformation:
@@ -148,19 +150,26 @@ def _track(stats: Any, net: Any, target: Any, rate: float = 0.1) -> tuple[Any, A
 # --- samples --------------------------------------------------------------------------------------
 
 
-def agent_batches(roll: Transition) -> AgentBatch:
+def agent_batches(roll: Transition, reflex: ReflexOf | None = None) -> AgentBatch:
     """[T, E, N, ...] -> stacked over agents, [N, T * E, ...]."""
 
     def by_agent(x: Any) -> Any:
         return jnp.moveaxis(x.reshape(roll.reward.size, *x.shape[2:]), 1, 0)
 
     done = roll.action.mode, roll.extras["raw"], roll.extras["log_prob"]
-    return jax.tree.map(by_agent, AgentBatch(roll.obs, roll.mode_mask, roll.alive, *done))
+    towards = None if reflex is None else leaning(reflex, roll.obs)
+    return jax.tree.map(by_agent, AgentBatch(roll.obs, roll.mode_mask, roll.alive, *done, towards))
+
+
+def policy(actor: Any, batch: AgentBatch, rows: Any = slice(None)) -> HybridDist:
+    """The actor's distributions in (some of) the samples."""
+    some = jax.tree.map(lambda x: x[rows], (batch.obs, batch.leaning))
+    dist = actor_apply(actor, some[0])
+    return dist if some[1] is None else lean(dist, some[1])
 
 
 def log_prob(actor: Any, batch: AgentBatch, used: Bool[Array, "M P"]) -> Float[Array, "B"]:
-    dist = actor_apply(actor, batch.obs)
-    return hybrid.log_prob(dist, batch.mode_mask, used, batch.mode, batch.raw)
+    return hybrid.log_prob(policy(actor, batch), batch.mode_mask, used, batch.mode, batch.raw)
 
 
 def ratio(actor: Any, batch: AgentBatch, used: Bool[Array, "M P"]) -> Float[Array, "B"]:

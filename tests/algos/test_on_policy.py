@@ -20,8 +20,9 @@ from trident.maths.constrained_update import RECOVERY
 from trident.maths.lagrange import multipliers_init, multipliers_step
 from trident.nets import actor_apply, actor_init
 from trident.on_policy import AgentBatch
-from trident.rollout import rollout
+from trident.rollout import rollout, start
 from trident.train.loop import program
+from trident.train.registry import ENVS, default_config, make_algorithm
 from trident.types import Data
 
 TINY = {"envs": 4, "steps": 6, "hidden": (8,), "critic_hidden": (8,), "epochs": 2, "minibatches": 1}
@@ -275,3 +276,26 @@ def test_solves_the_unconstrained_probes(method, probe):
     env, results, _, _ = train(probe, make, replace(config), 120, deterministic=True)
     for result in results:
         assert result["reward"] > env.optimum - 0.15
+
+
+@pytest.mark.parametrize("algo", ["mappo-lag-reflex", "macpo-reflex"])
+def test_rivals_may_correct_the_reflex_too(algo):
+    """Before any update the policy is the reflex, and its samples have the probabilities that were recorded."""
+    env = ENVS["uav-mec"].make()
+    config = replace(default_config(algo, env), envs=2, steps=3, hidden=(8,), critic_hidden=(8,))
+    learner = make_algorithm(algo, env, config=config)
+
+    @jax.jit
+    def first(key):
+        state = learner.init(key)
+        act = lambda k, s, t: learner.act(state, t.view, k, False)  # noqa: E731
+        roll = rollout(env, act, key, start(env, key, 2), 3)[1]
+        batch = on_policy.agent_batches(roll, env.physics.reflex)
+        suggested = jax.vmap(env.physics.reflex)(batch.obs.reshape(-1, env.spec.obs_dim)).preference.argmax(-1)
+        dist = jax.vmap(on_policy.policy)(state.actors, batch)
+        ratio = jax.vmap(on_policy.ratio)(state.actors, batch, jnp.asarray(env.spec.action.used))
+        return suggested, dist.logits.argmax(-1).reshape(-1), ratio
+
+    suggested, preferred, ratio = first(jax.random.key(0))
+    np.testing.assert_array_equal(suggested, preferred)
+    np.testing.assert_allclose(ratio, 1.0, rtol=1e-4)

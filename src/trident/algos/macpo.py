@@ -26,7 +26,7 @@ from jax.flatten_util import ravel_pytree
 from trident import on_policy
 from trident.maths.constrained_update import RECOVERY, REJECTED, UpdateInfo, UpdateRule, constrained_update
 from trident.maths.fisher import fisher_product
-from trident.nets import act, actor_apply, actors_init
+from trident.nets import act, actors_init
 from trident.on_policy import AgentBatch, Values
 from trident.types import Algorithm, Data, DataPlan, EnvSpec, Metrics, Physics
 
@@ -67,6 +67,8 @@ class MACPOConfig:
     """Gradient-norm clip of the value networks."""
     log_std: float = -0.7
     """Initial log standard deviation before the squash."""
+    reflex: bool = False
+    """Actors correct the reflex of the environment's physics, if it has one, as TRIDENT's do."""
 
 
 class MACPOState(NamedTuple):
@@ -75,7 +77,8 @@ class MACPOState(NamedTuple):
 
 
 def make(config: MACPOConfig, spec: EnvSpec, physics: Physics | None = None) -> Algorithm:
-    """`physics` is ignored: this is a vanilla rival."""
+    """Of `physics` nothing is used but, on demand, its reflex: this is a vanilla rival."""
+    reflex = physics.reflex if config.reflex and physics is not None else None
     used = jnp.asarray(spec.action.used)
     adam = on_policy.adam(config.max_grad)
 
@@ -100,7 +103,7 @@ def make(config: MACPOConfig, spec: EnvSpec, physics: Physics | None = None) -> 
         flat = advantages.reshape(-1, advantages.shape[-1])
         flat = flat - jnp.mean(flat, axis=0)
         budget = jnp.asarray(spec.limits) - jnp.mean(roll.cost, axis=(0, 1))
-        batch = on_policy.agent_batches(roll)
+        batch = on_policy.agent_batches(roll, reflex)
         few = jax.random.permutation(fisher_key, flat.shape[0])[: config.fisher_batch]
 
         def step(carry: Any, agent: Any) -> Any:
@@ -128,7 +131,7 @@ def make(config: MACPOConfig, spec: EnvSpec, physics: Physics | None = None) -> 
         name="macpo",
         plan=DataPlan(config.envs, config.steps),
         init=init,
-        act=lambda state, view, key, deterministic: act(state.actors, spec.action, view, key, deterministic),
+        act=lambda state, view, key, deterministic: act(state.actors, spec.action, view, key, deterministic, reflex),
         update=update,
         config=config,
     )
@@ -150,14 +153,14 @@ def update_agent(
 
     spent = jnp.mean(factor[:, None] * advantages, axis=0)[1:]
     product = fisher_product(
-        lambda t: actor_apply(unravel(t), batch.obs[few]), theta, batch.mode_mask[few], used,
+        lambda t: on_policy.policy(unravel(t), batch, few), theta, batch.mode_mask[few], used,
         weight[few] / jnp.maximum(jnp.sum(weight[few]), 1e-8),
     )  # fmt: skip
     rule = UpdateRule(
         delta=config.trust_region, cg_steps=config.cg_steps, damping=config.damping, backtracks=config.backtracks,
         demands="whole", recovery="descent",
     )  # fmt: skip
-    dist = lambda t: actor_apply(unravel(t), batch.obs)  # noqa: E731
+    dist = lambda t: on_policy.policy(unravel(t), batch)  # noqa: E731
     gradients = jax.jacrev(surrogates)(theta)
     theta, info = constrained_update(
         rule, theta, gradients, surrogates, product, dist, batch.mode_mask, used, weight, budget - spent

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 from trident import on_policy
 from trident.maths import hybrid
 from trident.maths.lagrange import Multipliers, multipliers_init, multipliers_step
-from trident.nets import act, actor_apply, actors_init
+from trident.nets import act, actors_init
 from trident.on_policy import AgentBatch, Values
 from trident.types import Algorithm, Data, DataPlan, EnvSpec, Metrics, Physics
 
@@ -64,6 +64,8 @@ class PPOConfig:
     """Gradient-norm clip."""
     log_std: float = -0.7
     """Initial log standard deviation before the squash."""
+    reflex: bool = False
+    """Actors correct the reflex of the environment's physics, if it has one, as TRIDENT's do."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,8 @@ class PPOState(NamedTuple):
 
 
 def make(config: PPOConfig, spec: EnvSpec, physics: Physics | None = None) -> Algorithm:
-    """`physics` is ignored: these are the vanilla rivals."""
+    """Of `physics` nothing is used but, on demand, its reflex: these are the vanilla rivals."""
+    reflex = physics.reflex if config.reflex and physics is not None else None
     used = jnp.asarray(spec.action.used)
     adam = on_policy.adam(config.max_grad)
     num_costs = spec.num_constraints if isinstance(config, LagrangianConfig) else 0
@@ -121,7 +124,7 @@ def make(config: PPOConfig, spec: EnvSpec, physics: Physics | None = None) -> Al
             advantage -= advantages[..., 1:] @ price
             metrics |= {"multiplier": price}
         advantage = (advantage - jnp.mean(advantage)) / (jnp.std(advantage) + 1e-8)
-        batch = on_policy.agent_batches(roll)
+        batch = on_policy.agent_batches(roll, reflex)
         train = _simultaneous if config.order == "simultaneous" else _sequential
         actors, actor_opt, losses = train(
             config, adam, state, batch, advantage.reshape(-1), used, actor_key, config.lr * decay
@@ -137,7 +140,7 @@ def make(config: PPOConfig, spec: EnvSpec, physics: Physics | None = None) -> Al
         name="ppo",
         plan=DataPlan(config.envs, config.steps),
         init=init,
-        act=lambda state, view, key, deterministic: act(state.actors, spec.action, view, key, deterministic),
+        act=lambda state, view, key, deterministic: act(state.actors, spec.action, view, key, deterministic, reflex),
         update=update,
         config=config,
     )
@@ -155,7 +158,7 @@ def _raise_prices(config: LagrangianConfig, spec: EnvSpec, state: PPOState, cost
 
 def surrogate(config: PPOConfig, actor: Any, batch: AgentBatch, advantage: Any, used: Any) -> Any:
     """The clipped surrogate plus entropy, of one agent on one minibatch; the dead carry no weight."""
-    dist = actor_apply(actor, batch.obs)
+    dist = on_policy.policy(actor, batch)
     log_prob = hybrid.log_prob(dist, batch.mode_mask, used, batch.mode, batch.raw)
     ratio = jnp.exp(log_prob - batch.log_prob)
     clipped = jnp.clip(ratio, 1.0 - config.clip, 1.0 + config.clip)

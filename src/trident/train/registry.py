@@ -80,6 +80,7 @@ MATD3 = replace(MADDPG, twin=True, delay=2, target_noise=0.2)
 FACMAC = replace(MADDPG, critic="factored", slope="joint")
 
 TRIDENT = trident.TridentConfig()
+REFLEX_NOISE = TRIDENT.reflex_log_std
 LARGE = replace(TRIDENT, hidden=(256, 256), critic_hidden=(512, 512, 512), cost_hidden=(256, 256))
 PRINTED = replace(
     LARGE, estimator="stgc-paper", safety="paper", recovery="paper", agent_order="fixed", anneal="paper",
@@ -139,6 +140,16 @@ ALGORITHMS: dict[str, Preset] = {
     ),
     "macpo": Preset(
         "constrained trust-region steps, agents one after another (Gu et al. 2021)", macpo.make, macpo.MACPOConfig()
+    ),
+    "mappo-lag-reflex": Preset(
+        "mappo-lag whose actors correct the reflex that trident's do",
+        ppo.make,
+        ppo.LagrangianConfig(order="simultaneous", reflex=True, log_std=REFLEX_NOISE),
+    ),
+    "macpo-reflex": Preset(
+        "macpo whose actors correct the reflex that trident's do",
+        macpo.make,
+        macpo.MACPOConfig(reflex=True, log_std=REFLEX_NOISE),
     ),
     "madac": Preset(
         "a safety actor and a task actor per agent, state-wise constraints (Li & Azizan 2024)",
