@@ -111,7 +111,7 @@ def _physics_shapes(env: Any) -> Iterator[str]:
     state, action = jax.ShapeDtypeStruct((env.spec.state_dim,), jnp.float32), _action_shape(env.spec)
     signals = jax.ShapeDtypeStruct((1 + env.spec.num_constraints,), jnp.float32)
     obs, modes = jax.ShapeDtypeStruct((env.spec.obs_dim,), jnp.float32), env.spec.action.low.shape[1:]
-    reflex = Reflex(jax.ShapeDtypeStruct(modes[:1], jnp.float32), jax.ShapeDtypeStruct(modes, jnp.float32))
+    reflex = jax.eval_shape(lambda: Reflex(jnp.zeros(modes[:1]), jnp.zeros(modes)))
     for name, arguments, expected in (
         ("signals", (state, action), signals),
         ("predict", (state, action), state),
