@@ -12,6 +12,7 @@ Costs (the `-safe` variants): `losses`, allied health and shields lost in the st
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -24,9 +25,10 @@ from trident.envs import smac_scripted
 from trident.envs.smac_config import MAPS, TICKS, SmacConfig
 from trident.envs.smac_engine import NOBODY, Fire, Orders, Units, battle, confine, separate
 from trident.envs.smac_physics import build_physics, pack
+from trident.envs.smac_reflex import reflex
 from trident.envs.smac_rules import DIRECTIONS, FIRST_TARGET, allowed_modes, ally_orders, crowded, gaps
 from trident.physics import combat
-from trident.types import ActionSpec, Constraint, EnvSpec, HybridAction, Key, Metric, TimeStep
+from trident.types import ActionSpec, Constraint, EnvSpec, HybridAction, Key, Metric, TimeStep, follow
 
 # --- config ---------------------------------------------------------------------------------------
 
@@ -296,9 +298,11 @@ class Smac:
             horizon=config.field.limit,
             metrics=METRICS,
         )
-        self.physics = build_physics(config, self.action.num_modes)
-        reflex = lambda key, state: self.physics.nominal(pack(config, state.units, state.t))  # noqa: E731
-        self.scripted = smac_scripted.policies(config, self.action) | {"nominal": reflex}
+        suggest = partial(reflex, config, self.action.num_modes)
+        self.physics = replace(build_physics(config, self.action.num_modes), reflex=suggest)
+        nominal = lambda key, state: self.physics.nominal(pack(config, state.units, state.t))  # noqa: E731
+        reflexes = lambda key, state: follow(self.action, suggest, self._look(state.units, state.t)[0])  # noqa: E731
+        self.scripted = smac_scripted.policies(config, self.action) | {"nominal": nominal, "reflex": reflexes}
 
     def reset(self, key: Key) -> tuple[SmacState, TimeStep]:
         units = initial_units(self.config, key)
