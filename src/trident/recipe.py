@@ -99,6 +99,9 @@ class TridentConfig:
     """Rows of a policy update: replayed states, each with two opposite draws of noise."""
     filter: bool = True
     """Follow only what two halves of the batch agree on."""
+    momentum: float = 0.9
+    """Share of the past in the reward's gradient, agent by agent: of what a batch says of the reward most is noise, and
+    steps are as long as the trust region allows, whatever their direction is worth."""
     attention: float = 0.5
     """Share of the replayed states in which some limit was violated (weighted accordingly). Violations are rare: a
     plain batch holds a few of them, and a step along its gradient would mend those and no others."""

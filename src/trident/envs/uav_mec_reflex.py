@@ -18,7 +18,7 @@ from trident.envs.uav_mec_physics import drift, mode_costs_at, task_mean, task_s
 from trident.physics import offloading, propulsion
 from trident.types import ActionSpec, Reflex
 
-CONFIDENCE = 2.0
+CONFIDENCE = 4.0
 """Logit of the mode that is the quickest for an expected task; the others are at 0."""
 CAUTION = 0.7
 """Share of E_max that is planned with: exploration spends some, too."""
