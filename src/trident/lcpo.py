@@ -98,7 +98,7 @@ def learn(
         state.multiplier + config.multiplier_rate * excess / jnp.maximum(jnp.asarray(spec.limits), 1e-3), 0.0
     )
     tau = temperature(config, fraction, rounds)
-    delta = trust_region(config, fraction) / config.updates
+    delta = trust_region(task, fraction) / config.updates
 
     def one_pass(carry: Any, pass_key: Any) -> Any:
         scene_key, order_key, inner_key = jax.random.split(pass_key, 3)

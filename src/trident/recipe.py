@@ -42,9 +42,9 @@ class TridentConfig:
     log_std_final: float = -1.8
     """Upper bound of the log standard deviation at the end of the run: the bound falls linearly over the run, so that
     the policy which was kept within its limits while it explored becomes the one that is flown."""
-    reflex_log_std: float = -2.3
+    reflex_log_std: float = -3.0
     """The same two around a reflex, which needs no search by large noise and would be ruined by it."""
-    reflex_log_std_final: float = -3.0
+    reflex_log_std_final: float = -3.5
     """Bound at the end of the run around a reflex."""
     estimator: str = "auto"
     """Discrete gradient: auto (exact up to 4 modes, stgc above), gs, st, stgc, stgc-paper, romberg, exact, relax."""
@@ -110,6 +110,8 @@ class TridentConfig:
 
     trust_region: float = 0.06
     """KL of an agent's policy per round (delta), shared equally by the passes."""
+    reflex_trust_region: float = 0.03
+    """The same around a reflex: a good policy is lost by long steps sooner than it is bettered."""
     trust_region_final: float = 0.25
     """Share of it that is left at the end of the run. Steps are as long as the trust region allows, however noisy their
     direction: a run whose steps never shorten ends in their noise."""
@@ -199,8 +201,9 @@ def temperature(config: TridentConfig, fraction: Any, rounds: Any) -> Any:
     return config.tau_start * (config.tau_min / config.tau_start) ** share
 
 
-def trust_region(config: TridentConfig, fraction: Any) -> Any:
-    return config.trust_region * (1.0 - (1.0 - config.trust_region_final) * fraction)
+def trust_region(task: Task, fraction: Any) -> Any:
+    delta = task.config.trust_region if task.reflex is None else task.config.reflex_trust_region
+    return delta * (1.0 - (1.0 - task.config.trust_region_final) * fraction)
 
 
 def calm(task: Task, actors: Any, fraction: Any) -> Any:
