@@ -12,6 +12,7 @@ in the step; `lane`, the share that is off its lane.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -34,12 +35,13 @@ from trident.envs.intersection_model import (
     transition,
 )
 from trident.envs.intersection_physics import build_physics, pack
+from trident.envs.intersection_reflex import reflex
 from trident.envs.intersection_relations import Relations, bend_limit, relate
 from trident.envs.intersection_roads import FAR, path_of, pick, place, roads
 from trident.envs.intersection_shield import shield
 from trident.envs.nearest import nearest, take
 from trident.physics import conflict
-from trident.types import ActionSpec, Constraint, EnvSpec, HybridAction, Key, Metric, TimeStep
+from trident.types import ActionSpec, Constraint, EnvSpec, HybridAction, Key, Metric, TimeStep, follow
 
 # --- config ---------------------------------------------------------------------------------------
 
@@ -254,8 +256,12 @@ class Intersection:
             metrics=METRICS,
         )
         self.physics = build_physics(config)
-        reflex = lambda key, state: self.physics.nominal(pack(config, state))  # noqa: E731
-        self.scripted = intersection_scripted.policies(config) | {"nominal": reflex}
+        nominal = lambda key, state: self.physics.nominal(pack(config, state))  # noqa: E731
+        self.scripted = intersection_scripted.policies(config) | {"nominal": nominal}
+        if config.steering == "lane":
+            suggest = partial(reflex, config, self.spec.action)
+            self.physics = replace(self.physics, reflex=suggest)
+            self.scripted["reflex"] = lambda key, state: follow(self.spec.action, suggest, observe(config, state))
         self.shield = partial(shield, config)
 
     def reset(self, key: Key) -> tuple[Traffic, TimeStep]:

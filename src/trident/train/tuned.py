@@ -17,6 +17,8 @@ TUNED: dict[tuple[str, str], dict[str, Any]] = {
     ("madac", "uav-mec"): {"rho": 1.0, "multiplier_rate": 0.05},
     ("maddpg", "uav-mec"): {"lr": 1e-3},
     ("facmac", "uav-mec"): {"updates": 128},
+    ("matd3", "uav-mec"): {"updates": 128},
+    ("qmix", "uav-mec"): {"lr": 1e-3},
 }
 TUNED |= {(algo, env): {"replay": 16_000} for algo in ("qmix", "facmac", "madac") for env in LARGE_MAPS}
 TUNED |= {
