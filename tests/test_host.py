@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -22,7 +23,7 @@ from trident.report.progress import Silent
 from trident.rollout import rollout, start
 from trident.train import session
 from trident.train.settings import Settings, make_setup
-from trident.types import Env, HostEnv, HybridAction
+from trident.types import Env, HostEnv, HybridAction, Physics
 
 
 class Quiet(tiny.TinyEnv):
@@ -160,10 +161,17 @@ def test_a_policy_moves_to_another_simulator_only_if_the_spaces_agree(run):
             self.level = self.level - 1.0
             return super().step(action)
 
+    class Suggesting(Tanks):
+        physics = Physics(None, None, None, reflex=lambda obs: obs)  # type: ignore
+
+    algorithm = replace(run.setup.algorithm, config=SimpleNamespace(reflex=True))
+    correcting = replace(run, setup=run.setup._replace(algorithm=algorithm))
     with pytest.raises(TridentError, match="its obs_dim is 3, not 2"):
         run.on(Bigger())
     with pytest.raises(TridentError, match=r"action.high\[agent 0, mode 0, parameter 0\] is 6, not 5"):
         run.on(Stronger())
+    with pytest.raises(TridentError, match="it has a reflex, and they were trained without one"):
+        correcting.on(Suggesting())
     leaky = run.on(Leaky()).evaluate(3, references=False)
     level = [r["policies"]["tiny"][0]["metric/level"] for r in (run.result, leaky)]
     assert level[1] < level[0] - 0.5

@@ -164,6 +164,10 @@ def render(
     return files
 
 
+def has_reflex(env: AnyEnv) -> bool:
+    return env.physics is not None and env.physics.reflex is not None
+
+
 def space_difference(mine: EnvSpec, other: EnvSpec) -> str | None:
     """The first thing in which the spaces of `other` are not those that a policy was trained with, or None."""
     for name in ("num_agents", "obs_dim", "num_constraints"):
@@ -218,6 +222,13 @@ class Run:
         difference = space_difference(self.setup.spec, setup.spec)
         if difference is not None:
             raise TridentError(f"{setup.spec.name} does not fit {self.out}: its {difference}")
+        if getattr(self.setup.algorithm.config, "reflex", False) and has_reflex(self.setup.env) != has_reflex(
+            setup.env
+        ):
+            lacks = "has a reflex, and they were" if has_reflex(setup.env) else "has no reflex, and they were not"
+            raise TridentError(
+                f"the policies of {self.out} do not fit {setup.spec.name}: it {lacks} trained without one"
+            )
         run = replace(self, setup=setup)
         run.__dict__["info"] = describe(setup)
         return run
