@@ -20,6 +20,8 @@ def write_run(folder, algo, reward, ev, env="e", finished=True):
     (folder / "run.json").write_text(json.dumps(run))
     seed = lambda r: {"reward": r, "metric/exec": 5.0, "metric/ev": ev, "metric/cv": 0.02, "metric/charged": 0.9}  # noqa: E731
     policies = {algo: [seed(reward), seed(reward + 0.2)], "random": [seed(-9.0), seed(-9.0)]}
+    if algo == "trident":  # a reference that earlier runs did not know
+        policies |= {"random": [seed(0.0), seed(0.0)], "reflex": [seed(-6.0), seed(-6.0)]}
     if finished:
         (folder / "result.json").write_text(json.dumps({"policies": policies, "deterministic": algo != "trident"}))
     rows = [
@@ -41,7 +43,9 @@ def test_table_has_references_first_and_every_run(tmp_path):
         write_run(tmp_path / "trident-warm", "trident", -5.7, 0.01),
     ]
     lines = compare_table(folders).splitlines()
-    assert [line.split("|")[1].strip() for line in lines[2:]] == ["random", "happo", "trident-warm (sampled)"]
+    names = [line.split("|")[1].strip() for line in lines[2:]]
+    assert names == ["random", "reflex", "happo", "trident-warm (sampled)"]
+    assert "-9.00" in lines[2]
     header = [c.strip() for c in lines[0].strip("|").split("|")]
     row = dict(zip(header, (c.strip() for c in lines[-1].strip("|").split("|")), strict=True))
     assert row["reward"].startswith("-5.60 [")

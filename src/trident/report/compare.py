@@ -43,9 +43,9 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def compare_table(folders: list[Path], style: str = "markdown") -> str:
-    """One row per policy: the scripted ones first, as the first run measured them, then every run."""
+    """One row per policy: the scripted ones first, each as the first run that has it measured it, then every run."""
     runs = load_runs(folders)
-    first_run, first_result, _ = runs[0]
+    first_run, _, _ = runs[0]
     learned = {run["algo"] for run, _, _ in runs}
     metrics = [
         m for m in first_run["metrics"] if m["name"] not in {"reward", *(x["per"] for x in first_run["metrics"])}
@@ -56,10 +56,10 @@ def compare_table(folders: list[Path], style: str = "markdown") -> str:
     header = ["policy", "reward", *(f"{m['name']} {m['unit']}".strip() for m in shown)]
     header += [PERCENT[name] for name in rates] + (["total V."] if len(rates) > 1 else [])
     header += ["episodes", "seeds", "training violations"]
-    rows = []
-    for name, seeds in first_result["policies"].items():
-        if name not in learned:
-            rows.append([name, *_cells(seeds, shown, rates), "-", str(len(seeds)), "-"])
+    scripted: dict[str, Any] = {}
+    for _, result, _ in runs:
+        scripted |= {k: v for k, v in result["policies"].items() if k not in learned | set(scripted)}
+    rows = [[name, *_cells(seeds, shown, rates), "-", str(len(seeds)), "-"] for name, seeds in scripted.items()]
     for folder, (run, result, records) in zip(folders, runs, strict=True):
         seeds = result["policies"][run["algo"]]
         spent = records[-1]["episodes"] if records else 0
