@@ -82,9 +82,9 @@ def restore(folder: Path, template: Any, identity: Mapping[str, Any]) -> Restore
             _check_identity(folder, manifest, identity)
             tree = _read_tree(folder / f"{round_:08d}.npz", manifest, template)
         except Corrupt as error:
-            notes.append(f"the checkpoint of round {round_} is corrupt ({error}); trying the one before it")
+            notes.append(f"the checkpoint of round {round_} is corrupt ({error})")
             continue
-        notes += _version_notes(manifest, identity)
+        notes = [f"{note}; took the one before it" for note in notes] + _version_notes(manifest, identity)
         return Restored(tree, round_, manifest, notes)
     raise TridentError(f"no readable checkpoint in {folder}" + "".join(f": {n}" for n in notes[-1:]))
 
