@@ -27,6 +27,7 @@ from trident.envs.intersection_model import (
 )
 from trident.envs.intersection_roads import EXIT_TURN, FAR, LANE_OF, PATHS, SIGMA, pick, roads
 from trident.physics import conflict, vehicle
+from trident.physics.least import least
 
 
 class Relations(NamedTuple):
@@ -82,14 +83,14 @@ def speed_limit(config: IntersectionConfig, t: Traffic, relations: Relations) ->
     c, rel = config, relations
     wait = jnp.where(rel.waits, rel.enter, FAR).min(1) - t.s
     stopping = conflict.braking_distance(t.speed, c.brake)
-    follow = (rel.gap + LEAST_PROGRESS * stopping[None, :]).min(1) - c.spacing
+    follow = least(rel.gap + LEAST_PROGRESS * stopping[None, :], 1) - c.spacing
     room = jnp.minimum(wait, follow)
     unsettled = (t.s < -c.solid) & (jnp.abs(t.e) > 2.0 * c.tube)
     room = jnp.where(unsettled, jnp.minimum(room, -c.solid - t.s), room)
     limit = conflict.fastest_stoppable(room / MOST_PROGRESS, t.speed, c.brake, c.step)
     # not to run into the leader within the step either, should it brake now
-    _, least = vehicle.travel(t.speed, jnp.full_like(t.speed, -c.brake), c.step, c.top_speed)
-    near = (rel.gap + LEAST_PROGRESS * least[None, :]).min(1) - c.spacing
+    _, shortest = vehicle.travel(t.speed, jnp.full_like(t.speed, -c.brake), c.step, c.top_speed)
+    near = least(rel.gap + LEAST_PROGRESS * shortest[None, :], 1) - c.spacing
     limit = jnp.minimum(limit, 2.0 * near / (MOST_PROGRESS * c.step) - t.speed)
     return jnp.clip(jnp.minimum(limit, bend_limit(c, t)), 0.0, c.top_speed)
 

@@ -21,6 +21,7 @@ from trident.envs.smac_engine import Units
 from trident.envs.smac_rules import allowed_modes, ally_orders
 from trident.envs.smac_scripted import focus
 from trident.physics import combat
+from trident.physics.least import least
 from trident.types import HybridAction, Physics
 
 MAP = 32.0
@@ -146,7 +147,7 @@ def expect_enemies(
     score = jnp.where(possible, -gap / CHOICE_EDGE, -1e6)
     scan = jnp.where(s.calm[a:] < config.alert / TICK, config.sight, np.maximum(config.scan, roster.reach[a:]))
     weight = jax.nn.softmax(score, axis=1)
-    found = possible.any(1) * jax.nn.sigmoid((scan - jnp.where(possible, gap, 1e3).min(1)) / SCAN_EDGE)
+    found = possible.any(1) * jax.nn.sigmoid((scan - least(jnp.where(possible, gap, 1e3), 1)) / SCAN_EDGE)
     wait = combat.time_to_range(gap, jnp.asarray(roster.reach[a:, None]), jnp.asarray(roster.speed[a:, None]))
     point = field.ally_spawn if field.attack_point is None else field.attack_point
     px, py = point[0] - ex, point[1] - ey
@@ -226,7 +227,7 @@ def signals(config: SmacConfig, array: Float[Array, "S"], action: HybridAction) 
     x, y = ahead.x[:a], ahead.y[:a]
     pairs = (roster.body[:a, :a] > 0) & alive[:a, None] & alive[None, :a]
     gap = jnp.where(pairs, length(x[:, None] - x[None, :], y[:, None] - y[None, :]) - roster.body[:a, :a], 1e3)
-    near = jax.nn.sigmoid((c.spacing - gap.min(0)) / GAP_EDGE) * alive[:a]
+    near = jax.nn.sigmoid((c.spacing - least(gap, 0)) / GAP_EDGE) * alive[:a]
     crowding = near.sum() / jnp.maximum(alive[:a].sum(), 1)
     return jnp.stack([reward, lost[:a].sum() / float(roster.pool[:a].sum()), killed[:a].mean(), crowding])
 

@@ -31,6 +31,7 @@ from trident.envs.uav_mec_model import (
     velocity_of,
 )
 from trident.physics import offloading, propulsion
+from trident.physics.least import first_least, least
 from trident.types import HybridAction, Physics
 
 SPEED_SCALE = 10.0
@@ -186,7 +187,7 @@ def signals(config: UavMecConfig, array: Float[Array, "S"], action: HybridAction
     costs = [jax.scipy.stats.norm.cdf(excess).mean(), low]
     if c.separation:
         gap = distances(after.uav, after.uav) + 1e6 * jnp.eye(c.num_uavs)
-        costs.append(jax.nn.sigmoid((c.separation_min - gap.min(1)) / SEPARATION_EDGE).mean())
+        costs.append(jax.nn.sigmoid((c.separation_min - least(gap, 1)) / SEPARATION_EDGE).mean())
     return jnp.stack([reward, *costs])
 
 
@@ -196,8 +197,9 @@ def chances(config: UavMecConfig, scene: Scene, link: Float[Array, "N U"]) -> Fl
     c, (size, work) = config, (jnp.float32(x) for x in task_mean(config))
     load = link.sum(1)
     distance = jnp.where(load[:, None] < c.capacity, distances(scene.uav, scene.user), 1e6)
-    nearest = distance.min(0)
-    processing = jnp.where(distance == nearest, mode_costs(c, scene.uav, load + 1.0).min(1)[:, None], jnp.inf).min(0)
+    first = first_least(distance, 0)
+    nearest = jnp.where(first, distance, 0.0).sum(0)
+    processing = jnp.where(first, mode_costs(c, scene.uav, load + 1.0).min(1)[:, None], 0.0).sum(0)
     served = size / uplink_rate(c, jnp.float32(c.service_radius)) + processing
     saved = jax.lax.stop_gradient(offloading.compute_time(size, work, c.user_ghz) - served)
     return ((1.0 - link.sum(0)) * saved * jax.nn.sigmoid((c.service_radius - nearest) / SERVICE_EDGE)).sum()
@@ -223,7 +225,7 @@ def nominal(config: UavMecConfig, array: Float[Array, "S"]) -> HybridAction:
     to_centre = (link @ scene.user) / jnp.maximum(load, 1.0)[:, None] - scene.uav
     velocity = drift(c, scene.uav, load, to_centre)
     cost = mode_costs(c, scene.uav, load)
-    mode = jnp.where(cost <= cost.min(1, keepdims=True), jnp.arange(c.num_fogs + 1), c.num_fogs + 1).min(1)
+    mode = cost.argmin(1)
     ratio = (mode > 0).astype(jnp.float32)
     return HybridAction(mode.astype(jnp.int32), jnp.concatenate([flight_params(c, velocity), ratio[:, None]], -1))
 
