@@ -226,6 +226,15 @@ def bent(state, action):
     return jnp.stack([jnp.sqrt(jnp.abs(action.params[0, 0])), jnp.float32(0)])
 
 
+def swerve(state, action):
+    """The next place depends on the root of a parameter, which has no slope at zero."""
+    return state + jnp.sqrt(jnp.abs(action.params[0, 0]))
+
+
+def far(state, action):
+    return jnp.stack([state.sum(), jnp.float32(0)])
+
+
 def sly(state, action):
     """Alters the action and does not say so."""
     return action._replace(mode=jnp.ones(2, jnp.int32), params=jnp.zeros((2, 1))), jnp.zeros(2, bool)
@@ -266,6 +275,7 @@ VALUES = {
         physics=Physics(lambda s, a: jnp.full(2, 1.0 / (1 - a.mode[0])), lambda s, a: s, nominal)
     ),
     "physics.predict is not finite in mode [0, 1]": Toy(physics=Physics(signals, lambda s, a: s / 0, nominal)),
+    "the gradient in the parameters of physics.signals one step later": Toy(physics=Physics(far, swerve, nominal)),
     "physics.reflex is not finite": Toy(physics=suggesting(jnp.inf, 0.0)),
     "physics.reflex suggests parameters outside [-1, 1]": Toy(physics=suggesting(0.0, 1.5)),
     "physics.nominal chooses a mode that mode_mask forbids": replace(

@@ -36,6 +36,11 @@ WALK = 1000  # steps of an episode that are looked at, unless told otherwise
 TOLERANCE = 1e-5  # of a box's width: rounding of decode_params
 ROUNDING = 2e-6  # of one call against the same call compiled beside it
 
+SLOPES = {
+    "slope": "the gradient of physics.signals in the parameters",
+    "later": "the gradient in the parameters of physics.signals one step later (after predict, under nominal)",
+}
+
 # Each program runs once, so compiling is what takes time: without optimisation it is half.
 _jit = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 
@@ -310,8 +315,19 @@ def _physics_values(env: Any, dice: _Dice, walk: _Walk) -> Iterator[str]:
     def evaluate(state: Any, mode: Any, unit: Any) -> Any:
         modes = jnp.broadcast_to(mode, spec.num_agents)
         action = HybridAction(modes, decode_params(spec.action, modes, unit))
+
+        def ahead(params: Any) -> Any:
+            """Summed, for a slope that is not finite makes the sum's so."""
+            successor = physics.predict(state, action._replace(params=params))
+            return physics.signals(successor, physics.nominal(successor)).sum()
+
         slope = jax.jacrev(lambda params: physics.signals(state, action._replace(params=params)))(action.params)
-        return {"signals": physics.signals(state, action), "gradient": slope, "predict": physics.predict(state, action)}
+        return {
+            "signals": physics.signals(state, action),
+            "predict": physics.predict(state, action),
+            "slope": slope,
+            "later": jax.grad(ahead)(action.params),
+        }
 
     modes, (_, unit) = np.arange(spec.action.num_modes, dtype=np.int32), dice.actions(spec.action, len(out.reward))
     unit[1::2] = np.sign(unit[1::2])
@@ -319,12 +335,12 @@ def _physics_values(env: Any, dice: _Dice, walk: _Walk) -> Iterator[str]:
     values, nominal = _jit(lambda s, u: (every_mode(s, modes, u), jax.vmap(physics.nominal)(s)))(out.state, unit)
     for name, value in _plain(values).items():
         finite = np.isfinite(value).all(axis=(0, *range(2, value.ndim)))
-        what = "the gradient of physics.signals in the parameters" if name == "gradient" else f"physics.{name}"
         if not finite.all():
             yield (
-                f"{what} is not finite in mode {np.flatnonzero(~finite).tolist()}; every mode needs a smooth value "
-                "everywhere in its box, corners and unread parameters included"
+                f"{SLOPES.get(name, f'physics.{name}')} is not finite in mode {np.flatnonzero(~finite).tolist()}; every "
+                "mode needs a smooth value everywhere in its box, corners and unread parameters included"
             )
+            break  # what builds on it is not finite either
     yield from _illegal("physics.nominal", spec, out, _plain(nominal))
     if physics.reflex is not None:
         suggested = _plain(_jit(jax.vmap(jax.vmap(physics.reflex)))(out.obs))
