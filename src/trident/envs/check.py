@@ -337,8 +337,8 @@ def _physics_values(env: Any, dice: _Dice, walk: _Walk) -> Iterator[str]:
         finite = np.isfinite(value).all(axis=(0, *range(2, value.ndim)))
         if not finite.all():
             yield (
-                f"{SLOPES.get(name, f'physics.{name}')} is not finite in mode {np.flatnonzero(~finite).tolist()}; every "
-                "mode needs a smooth value everywhere in its box, corners and unread parameters included"
+                f"{SLOPES.get(name, f'physics.{name}')} is not finite in mode {np.flatnonzero(~finite).tolist()}; "
+                "every mode needs a smooth value everywhere in its box, corners and unread parameters included"
             )
             break  # what builds on it is not finite either
     yield from _illegal("physics.nominal", spec, out, _plain(nominal))
