@@ -69,7 +69,8 @@ def _round_values(spec: EnvSpec, metrics: dict[str, np.ndarray]) -> dict[str, np
         if name == "modes":
             values |= {f"mode/{mode}": value[:, m] for m, mode in enumerate(mode_names(spec))}
         elif name.startswith("metric/") and metric is not None and metric.per:
-            values[name] = value / np.maximum(metrics[f"metric/{metric.per}"], 1e-12)
+            weight = metrics[f"metric/{metric.per}"]  # none, while the first episodes still run
+            values[name] = np.where(weight > 0, value / np.where(weight > 0, weight, 1.0), np.nan)
         else:
             values |= _split(spec, name, value)
     return {k: np.asarray(v, float) for k, v in values.items()}
