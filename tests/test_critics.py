@@ -10,6 +10,7 @@ import pytest
 
 from trident import critics as pirc
 from trident.critics import CriticBatch, Parts, PhysicsFit
+from trident.types import HybridAction, Physics
 
 T, E, GAMMA = 30, 4, 0.9
 
@@ -25,7 +26,8 @@ NOWHERE = np.zeros((T, E, 0), np.float32)
 @jax.jit
 def fit_physics(signals, ended, parts):
     discount = gammas(signals.shape[-1])
-    return pirc.fit_physics(pirc.fit_sums(signals, ended, parts, discount), pirc.spread(signals, ended, discount))
+    unit = pirc.spread(signals, ended, discount)
+    return pirc.fit_physics(pirc.fit_sums(signals, ended, parts, discount), unit, discount)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -44,6 +46,30 @@ def tail_by_hand(signals, ended):
             total[t, e] = signals[t, e] + (0 if last else GAMMA * total[t + 1, e])
             weight[t, e] = 0 if last else GAMMA * (1 + weight[t + 1, e])
     return total, weight
+
+
+def test_the_slope_of_later_is_that_of_a_linear_system():
+    """s' = A s + b a under a = 0: what an action changes fades by A, and Q's slope in it is known in closed form. One
+    signal fades, one lasts for ever, one is not changed at all."""
+    fade, gain = jnp.array([0.4, 1.0, 0.7]), jnp.array([2.0, -1.0, 0.0])
+    physics = Physics(
+        signals=lambda s, a: s,
+        predict=lambda s, a: fade * s + gain * a.params[0, 0],
+        nominal=lambda s: HybridAction(jnp.zeros(1, jnp.int32), jnp.zeros((1, 1))),
+    )
+    state, params = RNG.normal(size=(700, 3)).astype(np.float32), RNG.normal(size=(700, 1, 1)).astype(np.float32)
+    action = HybridAction(jnp.zeros((700, 1), jnp.int32), params)
+    lasting = jax.jit(lambda s, a: pirc.lasting_sums(physics, 3, s, a))(state, action)
+    weight = pirc.most_later(pirc.FitSums(None, None, lasting), gammas(3))
+    slope = [sum(GAMMA**h * float(f) ** (h - 1) for h in range(1, 2000)) for f in fade]  # of the change one step on
+    np.testing.assert_allclose(GAMMA / (1 - GAMMA) * weight[:2], slope[:2], rtol=1e-3)
+    assert weight[2] == 1.0
+    # data that would have it otherwise: every future step is `later`, and that does not change within an episode
+    later = jnp.broadcast_to(jnp.asarray(RNG.normal(size=(1, E, 3)), jnp.float32), (T, E, 3))
+    sums = pirc.fit_sums(later, jnp.zeros((T, E), bool), Parts(later, later, later, NOWHERE), gammas(3), lasting)
+    fit = pirc.fit_physics(sums, jnp.ones(3), gammas(3))
+    np.testing.assert_allclose(fit.later[0], weight[0])
+    np.testing.assert_allclose(fit.later + fit.here, 1.0, atol=0.02)  # the level is right none the less
 
 
 def test_discounted_tail_stops_at_episode_ends():

@@ -9,7 +9,10 @@
 The closed form of one step is exact about the action's immediate effect. What follows is valued by how well the system
 stands if it carries on sensibly, after the action (`later`) and in any case (`here`). Two weights, because they answer
 different questions: good places stay good for long, but what one action gains in place could be had a little later
-too. With `later` alone the value's level would be right and its slope in the action exaggerated several times.
+too. With `later` alone the value's level would be right and its slope in the action exaggerated several times. Data
+cannot tell the two apart, for one action moves a system by little and `later` is nearly `here`. The closed form can: if
+a share rho of what an action changes one step on is still there two steps on while everyone carries on, then what it
+changes is worth gamma (1 + gamma rho + ...) times the change, and k is at most (1 - gamma) / (1 - gamma rho).
 k, h, l are fitted by least squares on early data, then frozen; u_j is the spread of the returns, so that the networks
 regress numbers of order one. Without physics only the level l_j remains. One-step TD on the sum, target networks,
 replay.
@@ -58,10 +61,11 @@ class Parts(NamedTuple):
 
 
 class FitSums(NamedTuple):
-    """Normal equations of the least-squares fit, summed over rounds."""
+    """Normal equations of the least-squares fit and of how long changes last, summed over rounds."""
 
     gram: Float[Array, "J 3 3"]
     moment: Float[Array, "J 3"]
+    lasting: Float[Array, "J 2"]
 
 
 class Critics(NamedTuple):
@@ -185,18 +189,55 @@ def discounted_tail(
     return total, weight
 
 
-def fit_sums(signals: Float[Array, "T E J"], ended: Bool[Array, "T E"], parts: Parts, discount: Discount) -> FitSums:
+def lasting_sums(physics: Physics | None, num_signals: int, state: Array, action: HybridAction) -> Float[Array, "J 2"]:
+    """Over B states: what actions change in comparison with nominal ones two steps on and one step on, d2 d1 and d1^2,
+    if everyone carries on after them. Nothing here is random: a few hundred states are enough."""
+    if physics is None:
+        return jnp.zeros((num_signals, 2))
+    batch = min(state.shape[0], CHUNK)
+    stride = state.shape[0] // batch
+    state, action = jax.tree.map(lambda x: x[::stride][:batch], (state, action))
+
+    def carry_on(carry: tuple[Array, HybridAction], _: None) -> tuple[tuple[Array, HybridAction], Array]:
+        successor = jax.vmap(physics.predict)(*carry)
+        action = jax.vmap(physics.nominal)(successor)
+        return (successor, action), jax.vmap(physics.signals)(successor, action)
+
+    both = jax.tree.map(lambda a, n: jnp.concatenate([a, n]), action, jax.vmap(physics.nominal)(state))
+    _, values = jax.lax.scan(carry_on, (jnp.concatenate([state, state]), both), length=2)
+    first, second = values[:, :batch] - values[:, batch:]
+    return jnp.stack([(second * first).sum(0), (first * first).sum(0)], axis=-1)
+
+
+def fit_sums(
+    signals: Float[Array, "T E J"],
+    ended: Bool[Array, "T E"],
+    parts: Parts,
+    discount: Discount,
+    lasting: Float[Array, "J 2"] | float = 0.0,
+) -> FitSums:
     """Of the regression of (return - now) on w (later, here, 1), w the discounted number of future steps in the return:
     rollouts end before their returns do, and the fit must not mistake that for a small weight."""
     total, weight = discounted_tail(signals, ended, discount)
     features = jnp.stack([parts.later, parts.here, jnp.ones_like(parts.later)], axis=-1) * weight[..., None]
     return FitSums(
-        jnp.einsum("teja,tejb->jab", features, features), jnp.einsum("teja,tej->ja", features, total - parts.now)
+        jnp.einsum("teja,tejb->jab", features, features),
+        jnp.einsum("teja,tej->ja", features, total - parts.now),
+        jnp.broadcast_to(lasting, (signals.shape[-1], 2)),
     )
 
 
-def fit_physics(sums: FitSums, unit: Float[Array, "J"]) -> PhysicsFit:
-    """Least squares with both weights between 0 and 1: physics may be worth little, never less than nothing."""
+def most_later(sums: FitSums, discount: Discount) -> Float[Array, "J"]:
+    """(1 - gamma) / (1 - gamma rho), the weight of `later` whose slope is right if changes last as long as the closed
+    form says; 1 if actions change nothing there."""
+    change, last = sums.lasting[:, 1], sums.lasting[:, 0]
+    rho = jnp.clip(last / jnp.where(change > 0.0, change, 1.0), 0.0, 1.0)
+    return jnp.where(change > 0.0, (1.0 - discount) / (1.0 - discount * rho), 1.0)
+
+
+def fit_physics(sums: FitSums, unit: Float[Array, "J"], discount: Discount) -> PhysicsFit:
+    """Least squares with both weights between 0 and 1: physics may be worth little, never less than nothing; and that
+    of `later` no larger than what actions change lasts."""
     diagonal = jnp.diagonal(sums.gram, axis1=-2, axis2=-1)
     ridge = jax.vmap(jnp.diag)(1e-4 * diagonal + 1e-6)
     gram = sums.gram + ridge
@@ -206,7 +247,7 @@ def fit_physics(sums: FitSums, unit: Float[Array, "J"]) -> PhysicsFit:
         right = sums.moment[:, free:] - jnp.einsum("jab,jb->ja", gram[:, free:, :free], known)
         return jnp.linalg.solve(gram[:, free:, free:], right[..., None])[:, 0, 0]
 
-    later = jnp.clip(solve(0, sums.moment[:, :0]), 0.0, 1.0)
+    later = jnp.clip(solve(0, sums.moment[:, :0]), 0.0, most_later(sums, discount))
     here = jnp.clip(solve(1, later[:, None]), 0.0, 1.0)
     level = solve(2, jnp.stack([later, here], axis=-1))
     return PhysicsFit(later, here, level, unit)
@@ -306,7 +347,7 @@ def start(task: Task, key: Any) -> CriticState:
     size = input_size(task.spec, task.closed_form)
     critics = init(key, size, task.spec.num_constraints, config.critic_hidden, config.cost_hidden)
     fit = PhysicsFit(0.0 * ones, 0.0 * ones, 0.0 * ones, ones)
-    sums = FitSums(jnp.zeros((ones.size, 3, 3)), jnp.zeros((ones.size, 3)))
+    sums = FitSums(jnp.zeros((ones.size, 3, 3)), jnp.zeros((ones.size, 3)), jnp.zeros((ones.size, 2)))
     return CriticState(critics, critics, optax.adam(config.critic_lr).init(critics), fit, sums)
 
 
@@ -314,14 +355,14 @@ def fit_early(task: Task, state: CriticState, roll: Transition, rounds: Int[Arra
     """The scale of the closed form comes from early data and then stays."""
     shape, discount = roll.reward.shape, task.discounts
     flat = lambda x: x.reshape(roll.reward.size, *x.shape[2:])  # noqa: E731
-    parts = physics_parts(task.closed_form, task.num_signals, flat(roll.state), jax.tree.map(flat, roll.executed))
-    parts = jax.tree.map(lambda x: x.reshape(*shape, x.shape[-1]), parts)
+    rows = task.closed_form, task.num_signals, flat(roll.state), jax.tree.map(flat, roll.executed)
+    parts = jax.tree.map(lambda x: x.reshape(*shape, x.shape[-1]), physics_parts(*rows))
     ended = roll.terminated | roll.truncated
     early = rounds < task.config.fit_rounds
-    fresh = fit_sums(roll.signals, ended, parts, discount)
+    fresh = fit_sums(roll.signals, ended, parts, discount, lasting_sums(*rows))
     sums = jax.tree.map(lambda old, new: old + jnp.where(early, new, 0.0), state.sums, fresh)
     unit = jnp.where(early, spread(roll.signals, ended, discount), state.fit.unit)
-    fit = fit_physics(sums, unit)
+    fit = fit_physics(sums, unit, discount)
     r2 = r2_phys(fit, roll.signals, ended, parts, discount)
     return state._replace(fit=fit, sums=sums), {"r2_phys": r2, "physics_later": fit.later, "physics_here": fit.here}
 

@@ -97,7 +97,7 @@ def _fit(env: Any, roll: Any, discount: Any, act_key: Any, net_key: Any) -> tupl
     shaped = jax.tree.map(lambda x: x.reshape(STEPS, ENVS, -1), parts)
     ended = roll.terminated | roll.truncated
     unit = pirc.spread(roll.signals, ended, discount)
-    fit = pirc.fit_physics(pirc.fit_sums(roll.signals, ended, shaped, discount), unit)
+    fit = pirc.fit_physics(pirc.fit_sums(roll.signals, ended, shaped, discount), unit, discount)
     choose = lambda k, m: random_action(k, spec.action, m)  # noqa: E731
     following = jax.vmap(choose)(jax.random.split(act_key, size), rows.next_mode_mask)
     batch = pirc.batch_of(rows, following, spec.action, env.physics, fit, discount)
