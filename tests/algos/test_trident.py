@@ -24,7 +24,7 @@ from trident.report.figures import DIAGNOSTICS
 from trident.rollout import rollout, start
 from trident.surrogate import act_with_noise
 from trident.train.loop import policy_of, program
-from trident.train.registry import ENVS
+from trident.train.registry import ENVS, default_config
 from trident.types import Data
 
 SMALL = TridentConfig(
@@ -360,3 +360,10 @@ def test_every_diagnostic_of_the_figures_is_logged():
     logged = {name.split("/")[0] for name in jax.eval_shape(run.round, state, 0)[1]}
     of_others = {"kl_max", "tau", "entropy", "multiplier", "lambda", "shielded"}
     assert {name for names in DIAGNOSTICS.values() for name in names} - of_others <= logged
+
+
+def test_variants_take_what_was_tuned_but_keep_what_makes_them():
+    env = ENVS["smac-3m"].make()
+    tuned, variant = (default_config(name, env) for name in ("trident", "trident-no-reflex"))
+    assert tuned.policy_batch != TridentConfig().policy_batch
+    assert variant == replace(tuned, reflex=False)

@@ -72,7 +72,7 @@ ABLATIONS = Campaign(
 )  # fmt: skip
 AIM = Campaign(
     envs=("intersection",),
-    methods=("maddpg", "mappo", "mappo-lag", "macpo", "madac", "shielded", "trident"),
+    methods=("maddpg", "mappo", "mappo-lag", "macpo", "madac", "shielded", "trident-no-reflex", "trident"),
     columns=(
         "train/collisions", "metric/return", "metric/collisions", "metric/throughput", "metric/delay",
         "metric/off_lane",

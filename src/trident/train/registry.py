@@ -200,8 +200,11 @@ def default_config(algo: str, env: AnyEnv) -> Any:
         return ScriptedConfig()
     if algo not in ALGORITHMS:
         raise TridentError(_unknown("algorithm", algo, [*ALGORITHMS, *env.scripted]))
-    tuned = TUNED.get((algo, env.spec.name), {})
-    return replace(ALGORITHMS[algo].config, **tuned)
+    config = ALGORITHMS[algo].config
+    if algo.startswith("trident-"):  # what was tuned for trident, but for the fields that make the variant
+        tuned = TUNED.get(("trident", env.spec.name), {})
+        return replace(config, **{k: v for k, v in tuned.items() if getattr(config, k) == getattr(TRIDENT, k)})
+    return replace(config, **TUNED.get((algo, env.spec.name), {}))
 
 
 def make_algorithm(algo: str, env: AnyEnv, spec: EnvSpec | None = None, config: Any = None) -> Algorithm:
