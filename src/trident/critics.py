@@ -359,7 +359,8 @@ def fit_early(task: Task, state: CriticState, roll: Transition, rounds: Int[Arra
     parts = jax.tree.map(lambda x: x.reshape(*shape, x.shape[-1]), physics_parts(*rows))
     ended = roll.terminated | roll.truncated
     early = rounds < task.config.fit_rounds
-    fresh = fit_sums(roll.signals, ended, parts, discount, lasting_sums(*rows))
+    lasting = lasting_sums(*rows) if task.source == "closed-form" else 0.0
+    fresh = fit_sums(roll.signals, ended, parts, discount, lasting)
     sums = jax.tree.map(lambda old, new: old + jnp.where(early, new, 0.0), state.sums, fresh)
     unit = jnp.where(early, spread(roll.signals, ended, discount), state.fit.unit)
     fit = fit_physics(sums, unit, discount)

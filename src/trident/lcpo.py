@@ -201,7 +201,7 @@ class AgentUpdate(NamedTuple):
 
     def run(self, actors: Any, memory: Float[Array, "D"], budget: Float[Array, "K"]) -> tuple[Any, Any, Report]:
         """New parameters of the agent, the gradient it goes by, and what was done."""
-        config, scene, agent = self.task.config, self.scene, self.agent
+        config, source, scene, agent = self.task.config, self.task.source, self.scene, self.agent
         used = jnp.asarray(self.task.spec.action.used)[agent]
         mask, weight = scene.mode_mask[:, agent], scene.weight * scene.alive[:, agent]
         weight = weight / jnp.maximum(jnp.sum(weight), 1e-8)
@@ -212,9 +212,9 @@ class AgentUpdate(NamedTuple):
 
         def surrogates(t: Any) -> Any:
             changes = change(t)
-            if config.source == "score":
+            if source == "score":
                 changes = changes.at[0].set(gain(t))
-            if config.source == "both":
+            if source == "both":
                 changes = changes.at[0].add(gain(t))
             return self._priced(changes)
 
@@ -232,7 +232,7 @@ class AgentUpdate(NamedTuple):
         gradients = self._priced(filtered if config.filter else jnp.sum(halves, axis=(0, 1)))
         if direction is not None:
             rise = product(direction)
-            if config.source == "both":
+            if source == "both":
                 size = jnp.linalg.norm(gradients[0]) / jnp.maximum(jnp.linalg.norm(rise), 1e-10)
                 gradients = gradients.at[0].add(size * rise)
             else:
@@ -254,8 +254,11 @@ class AgentUpdate(NamedTuple):
         config, spec, scene, agent = self.task.config, self.task.spec, self.scene, self.agent
         name = default_estimator(spec.action.num_modes) if config.estimator == "auto" else config.estimator
         everyone = act_with_noise(spec.action, actors_apply(actors, scene.obs, self.task.reflex), scene)
+        fit = self.critic.fit
+        if self.task.source == "closed-form":
+            fit = fit._replace(unit=fit.unit.at[0].set(0.0))
         view = through_critics(
-            self.critic.critics, self.critic.fit, self.task.closed_form, spec.action, self.task.discounts, scene,
+            self.critic.critics, fit, self.task.closed_form, spec.action, self.task.discounts, scene,
             everyone, agent, self.task.num_signals,
         )  # fmt: skip
         used = jnp.asarray(spec.action.used)[agent]
@@ -313,7 +316,7 @@ class AgentUpdate(NamedTuple):
 def _taken(task: Task, actors: Any, critic: CriticState, roll: Transition) -> Taken | None:
     """What was done in this round, with the reward's advantage: GAE upon the residual critic, normalised."""
     config, spec = task.config, task.spec
-    if config.source == "pathwise":
+    if task.source in ("pathwise", "closed-form"):
         return None
     roll = pirc.shaped(task, roll)
     flat = lambda x: x.reshape(roll.reward.size, *x.shape[2:])  # noqa: E731

@@ -12,7 +12,10 @@ from typing import Any, Literal, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from trident.errors import TridentError
 from trident.types import EnvSpec, Physics, ReflexOf
+
+Source = Literal["pathwise", "score", "both", "closed-form"]
 
 
 @dataclass(frozen=True)
@@ -80,9 +83,13 @@ class TridentConfig:
     target_rate: float = 0.03
     """Rate at which target networks follow."""
 
-    source: Literal["pathwise", "score", "both"] = "both"
+    source: Source = "both"
     """Where the reward's ascent direction comes from. pathwise: the critics' slopes; score: a few clipped steps on the
-    advantages of this round (GAE upon the residual critic); both: the sum of the two. Costs are always pathwise."""
+    advantages of this round (GAE upon the residual critic); both: the sum of the two; closed-form: the slopes of the
+    critics' closed form alone. Costs are always pathwise."""
+    reflex_source: Source = "closed-form"
+    """The same around a reflex. With little noise a residual has nothing to learn slopes in the action from, advantages
+    are faint, and ascent would follow the errors of both."""
     gae_lambda: float = 0.95
     """Decay of the advantage estimator's traces (score, both)."""
     clip: float = 0.2
@@ -177,6 +184,16 @@ class Task(NamedTuple):
     def reflex(self) -> ReflexOf | None:
         """What the actors correct."""
         return self.physics.reflex if self.physics is not None and self.config.reflex else None
+
+    @property
+    def source(self) -> Source:
+        """Of the reward's direction; a closed form is needed to go by it alone."""
+        c = self.config
+        around = self.reflex is not None and (self.closed_form is not None or c.reflex_source != "closed-form")
+        source = c.reflex_source if around else c.source
+        if source == "closed-form" and self.closed_form is None:
+            raise TridentError("source closed-form needs an environment with physics, and physics residual")
+        return source
 
     @property
     def noise(self) -> tuple[float, float]:

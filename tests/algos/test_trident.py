@@ -268,6 +268,42 @@ def test_gradients_of_the_halves_add_up_to_that_of_the_surrogates():
     np.testing.assert_array_equal(other[:8], other[8:])
 
 
+def test_around_a_reflex_the_reward_goes_by_the_closed_form():
+    uav, probe = ENVS["uav-mec"].make(), PROBES["probe-mode"]()
+    source = lambda env, **fields: Task(TridentConfig(**fields), env.spec, env.physics).source  # noqa: E731
+    assert source(uav) == "closed-form"
+    assert source(uav, reflex_source="score") == "score"
+    for fields in ({"reflex": False}, {"physics": "none"}, {"reflex_source": "both"}):
+        assert source(uav, **fields) == "both"
+    assert source(probe) == "both"
+    with pytest.raises(TridentError, match="closed-form needs an environment with physics"):
+        Task(TridentConfig(source="closed-form"), probe.spec, None).source  # noqa: B018
+
+
+def test_by_the_closed_form_alone_the_residual_of_the_reward_has_no_say():
+    env, roll = play_random("probe-mode")
+    block = block_of(roll)
+    data = Data(roll, Replay(block, jnp.int32(block.reward.size)))
+    task = Task(replace(SMALL, policy_batch=32, estimator="exact", source="closed-form"), env.spec, env.physics)
+    state = trident.make(task.config, env.spec, env.physics).init(jax.random.key(0))
+    fit = state.critic.fit._replace(later=jnp.full(task.num_signals, 0.5))
+    theta, unravel = ravel_pytree(jax.tree.map(lambda x: x[0], state.policy.actors))
+
+    @jax.jit
+    def gradients(shift):
+        critics = jax.tree.map(
+            lambda w: w + shift * jax.random.normal(jax.random.key(1), w.shape), state.critic.critics
+        )
+        scene, critic = _scene(task, data, 0, jax.random.key(2)), state.critic._replace(critics=critics, fit=fit)
+        update = AgentUpdate(task, critic, scene, None, 0.5, 0.01, 0, jnp.zeros(env.spec.num_constraints), None)
+        return update._through_critics(state.policy.actors, theta, unravel, scene.weight)[0].sum((0, 1))
+
+    one, other = gradients(0.1), gradients(0.3)
+    np.testing.assert_array_equal(one[0], other[0])
+    assert np.linalg.norm(one[0]) > 1e-6
+    assert all(np.linalg.norm(a - b) > 1e-6 for a, b in zip(one[1:], other[1:], strict=True))
+
+
 def test_without_physics_and_with_alpha_one_it_is_cpo_on_the_exact_marginal():
     """One agent's step against the special case written out: plain critics summed over all modes, the KL's second
     derivative as a dense matrix, and the closed form of one constraint, once binding and once not."""

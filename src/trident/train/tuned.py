@@ -8,8 +8,10 @@ from trident.envs.smac_config import MAPS
 
 LARGE_MAPS = ("smac-27m_vs_30m", "smac-27m_vs_30m-safe")
 """A transition of 27 agents that see 56 others takes 74 KiB."""
-MANY_MODES = {"updates": 2, "policy_batch": 512, "fisher_batch": 256, "critic_steps": 64}
-"""The closed form is evaluated at every mode of every row, and a SMAC map has up to 36."""
+MANY_MODES = {
+    "updates": 2, "policy_batch": 512, "fisher_batch": 256, "critic_steps": 64, "reflex_source": "both",
+}  # fmt: skip
+"""The closed form is evaluated at every mode of every row, a SMAC map has up to 36; and it does not know tactics."""
 
 TUNED: dict[tuple[str, str], dict[str, Any]] = {
     ("mappo", "uav-mec"): {"lr": 1e-3},
