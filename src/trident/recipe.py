@@ -88,8 +88,8 @@ class TridentConfig:
     advantages of this round (GAE upon the residual critic); both: the sum of the two; closed-form: the slopes of the
     critics' closed form alone. Costs are always pathwise."""
     reflex_source: Source = "closed-form"
-    """The same around a reflex. With little noise a residual has nothing to learn slopes in the action from, advantages
-    are faint, and ascent would follow the errors of both."""
+    """The same around a reflex, where `source` has no say. With little noise a residual has nothing to learn slopes in
+    the action from, advantages are faint, and ascent would follow the errors of both."""
     gae_lambda: float = 0.95
     """Decay of the advantage estimator's traces (score, both)."""
     clip: float = 0.2

@@ -57,7 +57,7 @@ ABLATIONS = Campaign(
     envs=("uav-mec",),
     methods=(
         "trident", "trident-no-stgc", "trident-stgc", "trident-lagrangian", "trident-no-recovery", "trident-no-reflex",
-        "trident-no-pirc", "trident-no-physics", "trident-additive-physics", "trident-no-trust-region",
+        "trident-both", "trident-no-pirc", "trident-no-physics", "trident-additive-physics", "trident-no-trust-region",
         "trident-no-hybrid", "trident-simultaneous", "trident-unconstrained", "trident-paper",
     ),
     columns=("reward", "total"),

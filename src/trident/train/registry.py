@@ -89,7 +89,14 @@ PRINTED = replace(
     log_std_final=TRIDENT.log_std,
 )  # fmt: skip
 ABLATIONS: dict[str, tuple[str, trident.TridentConfig]] = {
-    "pathwise": ("the reward's direction by the critics' slopes alone", replace(TRIDENT, source="pathwise")),
+    "pathwise": (
+        "the reward's direction by the critics' slopes alone",
+        replace(TRIDENT, source="pathwise", reflex_source="pathwise"),
+    ),
+    "both": (
+        "the reward's direction by residual slopes and advantages around a reflex too",
+        replace(TRIDENT, reflex_source="both"),
+    ),
     "unfiltered": ("gradients as they come, noise and all", replace(TRIDENT, filter=False)),
     "stgc": ("the mode's gradient by STGC, however few the modes", replace(TRIDENT, estimator="stgc")),
     "no-stgc": ("plain Gumbel-Softmax", replace(TRIDENT, estimator="gs")),
