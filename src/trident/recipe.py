@@ -117,7 +117,7 @@ class TridentConfig:
 
     trust_region: float = 0.06
     """KL of an agent's policy per round (delta), shared equally by the passes."""
-    reflex_trust_region: float = 0.03
+    reflex_trust_region: float = 0.003
     """The same around a reflex: a good policy is lost by long steps sooner than it is bettered."""
     trust_region_final: float = 0.25
     """Share of it that is left at the end of the run. Steps are as long as the trust region allows, however noisy their
