@@ -87,8 +87,19 @@ def draw_comparison(
     runs: list[tuple[str, dict[str, Any], list[Record]]], path: Path, also: tuple[str, ...] = ()
 ) -> Path:
     """(label, run, records) of several runs on one environment: reward, the quantities of `also`, every cost and its
-    sum; means over seeds."""
+    sum; means over seeds. Many runs have their key in a panel of its own."""
     constraints = runs[0][1]["constraints"]
+    crowded = len(runs) > 5
+
+    def style(i: int) -> dict[str, Any]:
+        return {"color": COLOURS[i % len(COLOURS)], "ls": ("-", "--", ":")[i // len(COLOURS) % 3], "lw": 2}
+
+    def key(ax: Axes) -> None:
+        for i, (text, _, _) in enumerate(runs):
+            ax.plot([], [], label=text, **style(i))
+        ax.plot([], [], color=LIMIT, ls="--", lw=1.2, label="limit")
+        ax.legend(loc="center left", ncols=2, fontsize=10)
+        ax.set_axis_off()
 
     def panel(name: str, title: str, limit: float | None = None, total: bool = False) -> Panel:
         def draw(ax: Axes) -> None:
@@ -96,15 +107,14 @@ def draw_comparison(
                 steps, values = series(records, name)
                 values = np.cumsum(values, axis=0) if total else values
                 window = 1 if total else min(5, len(steps))
-                dash = ("-", "--", ":")[i // len(COLOURS) % 3]
-                curve = _smooth(_mean(values), window)
-                ax.plot(steps, curve, dash, color=COLOURS[i % len(COLOURS)], lw=2, label=text)
+                ax.plot(steps, _smooth(_mean(values), window), label=text, **style(i))
             if limit is not None:
                 ax.axhline(limit, color=LIMIT, ls="--", lw=1.2, label="limit")
             ax.set_title(title)
             ax.set_xlabel("environment steps")
             ax.xaxis.set_major_formatter(EngFormatter())
-            ax.legend()
+            if not crowded:
+                ax.legend()
 
         return draw
 
@@ -113,7 +123,7 @@ def draw_comparison(
     for c in constraints:
         panels.append(panel(f"cost/{c['name']}", f"{c['name']} ({c['unit']})", c["limit"]))
         panels.append(panel(f"cost/{c['name']}", f"{c['name']}, summed over rounds", total=True))
-    return _draw(path, f"{runs[0][1]['env']}: training", panels)
+    return _draw(path, f"{runs[0][1]['env']}: training", [*panels, key] if crowded else panels)
 
 
 def draw_front(runs: list[tuple[str, dict[str, Any], dict[str, Any]]], path: Path) -> Path:
