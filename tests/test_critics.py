@@ -8,8 +8,10 @@ import numpy as np
 import optax
 import pytest
 
+from trident import closed_form
 from trident import critics as pirc
-from trident.critics import CriticBatch, Parts, PhysicsFit
+from trident.closed_form import Parts, PhysicsFit
+from trident.critics import CriticBatch
 from trident.types import HybridAction, Physics
 
 T, E, GAMMA = 30, 4, 0.9
@@ -26,8 +28,8 @@ NOWHERE = np.zeros((T, E, 0), np.float32)
 @jax.jit
 def fit_physics(signals, ended, parts):
     discount = gammas(signals.shape[-1])
-    unit = pirc.spread(signals, ended, discount)
-    return pirc.fit_physics(pirc.fit_sums(signals, ended, parts, discount), unit, discount)
+    unit = closed_form.spread(signals, ended, discount)
+    return closed_form.fit_physics(closed_form.fit_sums(signals, ended, parts, discount), unit, discount)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -59,15 +61,15 @@ def test_the_slope_of_later_is_that_of_a_linear_system():
     )
     state, params = RNG.normal(size=(700, 3)).astype(np.float32), RNG.normal(size=(700, 1, 1)).astype(np.float32)
     action = HybridAction(jnp.zeros((700, 1), jnp.int32), params)
-    lasting = jax.jit(lambda s, a: pirc.lasting_sums(physics, 3, s, a))(state, action)
-    weight = pirc.most_later(pirc.FitSums(None, None, lasting), gammas(3))
+    lasting = jax.jit(lambda s, a: closed_form.lasting_sums(physics, 3, s, a))(state, action)
+    weight = closed_form.most_later(closed_form.FitSums(None, None, lasting), gammas(3))
     slope = [sum(GAMMA**h * float(f) ** (h - 1) for h in range(1, 2000)) for f in fade]  # of the change one step on
     np.testing.assert_allclose(GAMMA / (1 - GAMMA) * weight[:2], slope[:2], rtol=1e-3)
     assert weight[2] == 1.0
     # data that would have it otherwise: every future step is `later`, and that does not change within an episode
     later = jnp.broadcast_to(jnp.asarray(RNG.normal(size=(1, E, 3)), jnp.float32), (T, E, 3))
-    sums = pirc.fit_sums(later, jnp.zeros((T, E), bool), Parts(later, later, later, NOWHERE), gammas(3), lasting)
-    fit = pirc.fit_physics(sums, jnp.ones(3), gammas(3))
+    sums = closed_form.fit_sums(later, jnp.zeros((T, E), bool), Parts(later, later, later, NOWHERE), gammas(3), lasting)
+    fit = closed_form.fit_physics(sums, jnp.ones(3), gammas(3))
     np.testing.assert_allclose(fit.later[0], weight[0])
     np.testing.assert_allclose(fit.later + fit.here, 1.0, atol=0.02)  # the level is right none the less
 
@@ -75,7 +77,7 @@ def test_the_slope_of_later_is_that_of_a_linear_system():
 def test_discounted_tail_stops_at_episode_ends():
     signals = RNG.normal(size=(T, E, 2)).astype(np.float32)
     ended = RNG.random((T, E)) < 0.1
-    total, weight = jax.jit(pirc.discounted_tail)(jnp.asarray(signals), jnp.asarray(ended), gammas(2))
+    total, weight = jax.jit(closed_form.discounted_tail)(jnp.asarray(signals), jnp.asarray(ended), gammas(2))
     expected_total, expected_weight = tail_by_hand(signals, ended)
     np.testing.assert_allclose(total, expected_total, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(weight, np.broadcast_to(expected_weight[..., None], weight.shape), rtol=1e-4)
@@ -91,7 +93,7 @@ def test_fit_recovers_the_weights_it_was_made_from():
     np.testing.assert_allclose(fit.later, k, rtol=5e-3)
     np.testing.assert_allclose(fit.here, h, rtol=5e-3)
     np.testing.assert_allclose(fit.level, level, rtol=2e-2, atol=2e-3)
-    r2 = jax.jit(pirc.r2_phys)(fit, now, ended, Parts(now, later, here, NOWHERE), gammas(2))
+    r2 = jax.jit(closed_form.r2_phys)(fit, now, ended, Parts(now, later, here, NOWHERE), gammas(2))
     np.testing.assert_allclose(r2, 1.0, atol=1e-3)
 
 
@@ -180,7 +182,7 @@ def test_the_closed_form_is_computed_by_parts(rows, parts):
         return {"twice": 2 * x["a"], "sum": x["b"].sum(-1)}
 
     x = {"a": jnp.arange(rows), "b": jnp.arange(3.0 * rows).reshape(rows, 3)}
-    got = pirc.in_chunks(double, x)
+    got = closed_form.in_chunks(double, x)
     assert seen[0] == (rows // parts,)
     np.testing.assert_array_equal(got["twice"], 2 * x["a"])
     np.testing.assert_array_equal(got["sum"], x["b"].sum(-1))

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from trident import closed_form, nets
 from trident import critics as pirc
-from trident import nets
 from trident.envs.probe_chain import ChainConfig, probe_chain
 from trident.maths import hybrid
 from trident.surrogate import Scene, Taken, act_with_noise, choose, ratios, through_critics
@@ -36,7 +36,7 @@ def make_world(key, physics):
     actors = jax.tree.map(lambda x: 3.0 * x, nets.actors_init(key, *sizes))
     size = pirc.input_size(SPEC, physics)
     nets_ = jax.tree.map(lambda x: 3.0 * x, pirc.init(key, size, SPEC.num_constraints, (16,), (8,)))
-    fit = pirc.PhysicsFit(
+    fit = closed_form.PhysicsFit(
         jnp.array([0.5, 0.3, 0.7]), jnp.array([0.4, 0.2, 0.1]), jnp.array([0.1, 0.2, 0.3]), jnp.array([2.0, 1.0, 0.5])
     )
     scene = make_scene(key)
@@ -88,9 +88,9 @@ def test_exact_surrogate_equals_enumeration_over_modes():
             )
             mine = act_with_noise(SPEC.action, dist, forced)
             action = mine.action
-            parts = pirc.physics_parts(ENV.physics, J, scene.state, action, here=False)
+            parts = closed_form.physics_parts(ENV.physics, J, scene.state, action, here=False)
             x = pirc.critic_input(scene.state, scene.obs, pirc.encode_action(SPEC.action, *action), parts.successor)
-            q = pirc.q_phys(fit, parts, DISCOUNT) + fit.unit * pirc.residual(nets_, x)
+            q = closed_form.q_phys(fit, parts, DISCOUNT) + fit.unit * pirc.residual(nets_, x)
             total += probs[:, mode, None] * q
         return total
 

@@ -20,6 +20,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
+from trident import closed_form
 from trident import critics as pirc
 from trident import replay as replays
 from trident.critics import CriticState
@@ -324,9 +325,11 @@ def _taken(task: Task, actors: Any, critic: CriticState, roll: Transition) -> Ta
     def value(place: Any, view: Any) -> Any:
         """Q of what the policy would most likely do: a baseline without the noise of a drawn action."""
         action = jax.vmap(lambda w: act(actors, spec.action, w, None, True, task.reflex)[0])(view)
-        parts = pirc.physics_parts(task.closed_form, task.num_signals, place, action)
+        parts = closed_form.physics_parts(task.closed_form, task.num_signals, place, action)
         x = pirc.critic_input(place, view.obs, pirc.encode_action(spec.action, *action), parts.successor)
-        return pirc.q_phys(critic.fit, parts, task.discounts) + critic.fit.unit * pirc.residual(critic.critics, x)
+        return closed_form.q_phys(critic.fit, parts, task.discounts) + critic.fit.unit * pirc.residual(
+            critic.critics, x
+        )
 
     before, after = (roll.state, roll.view), (roll.next_state, roll.next_view)  # through one compiled body
     ends = jax.tree.map(lambda a, b: jnp.stack([flat(a), flat(b)]), before, after)

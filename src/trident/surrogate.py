@@ -15,7 +15,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from trident.critics import Critics, PhysicsFit, critic_input, physics_parts, q_phys
+from trident.closed_form import PhysicsFit, physics_parts, q_phys
+from trident.critics import Critics, critic_input
 from trident.maths import hybrid
 from trident.maths.discrete_gradient import relaxations
 from trident.nets import actor_apply, actors_apply, mlp_after_first

@@ -29,7 +29,8 @@ import jax.numpy as jnp
 import optax
 
 from trident import replay as replays
-from trident.critics import critic_input, return_scale
+from trident.closed_form import return_scale
+from trident.critics import critic_input
 from trident.heads import MEANT, Head, hybrid_head
 from trident.maths import hybrid
 from trident.nets import actors_apply, actors_init, mlp_apply, mlp_init

@@ -25,7 +25,8 @@ import jax.numpy as jnp
 import optax
 
 from trident import replay as replays
-from trident.critics import critic_input, return_scale
+from trident.closed_form import return_scale
+from trident.critics import critic_input
 from trident.heads import MEANT, Head, Noise, make_head
 from trident.maths.returns import explained_variance
 from trident.nets import mixer_apply, mixer_init, mlp_apply, mlp_init

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import optax
 
 from trident import replay as replays
-from trident.critics import return_scale
+from trident.closed_form import return_scale
 from trident.heads import grid_action, grid_mask, make_grid
 from trident.maths.returns import explained_variance
 from trident.nets import mixer_apply, mixer_init, mlp_apply, mlp_init

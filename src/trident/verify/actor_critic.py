@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from trident import closed_form
 from trident import critics as pirc
 from trident.envs.check import random_action
 from trident.envs.uav_mec import UavMec
@@ -89,15 +90,15 @@ def _critic_view(seed: int) -> tuple[Any, Any, Any, Any]:
     return view, logits, mask[:, AGENT], jnp.tanh(dist.mean[:, AGENT]) * spec.action.used[AGENT]
 
 
-def _fit(env: Any, roll: Any, discount: Any, act_key: Any, net_key: Any) -> tuple[pirc.PhysicsFit, pirc.Critics]:
+def _fit(env: Any, roll: Any, discount: Any, act_key: Any, net_key: Any) -> tuple[closed_form.PhysicsFit, pirc.Critics]:
     """The closed form's weights by least squares, then the residual networks by TD on the flight's own rows."""
     spec, size = env.spec, ENVS * STEPS
     rows = jax.tree.map(lambda x: x.reshape(size, *x.shape[2:]), roll._replace(metrics={}, extras={}))
-    parts = pirc.physics_parts(env.physics, 1 + spec.num_constraints, rows.state, rows.executed)
+    parts = closed_form.physics_parts(env.physics, 1 + spec.num_constraints, rows.state, rows.executed)
     shaped = jax.tree.map(lambda x: x.reshape(STEPS, ENVS, -1), parts)
     ended = roll.terminated | roll.truncated
-    unit = pirc.spread(roll.signals, ended, discount)
-    fit = pirc.fit_physics(pirc.fit_sums(roll.signals, ended, shaped, discount), unit, discount)
+    unit = closed_form.spread(roll.signals, ended, discount)
+    fit = closed_form.fit_physics(closed_form.fit_sums(roll.signals, ended, shaped, discount), unit, discount)
     choose = lambda k, m: random_action(k, spec.action, m)  # noqa: E731
     following = jax.vmap(choose)(jax.random.split(act_key, size), rows.next_mode_mask)
     batch = pirc.batch_of(rows, following, spec.action, env.physics, fit, discount)

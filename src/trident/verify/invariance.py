@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from trident import closed_form
 from trident import critics as pirc
 from trident.verify.claim import Check, Claim, Data, Evidence, Experiment, Say, exact
 from trident.verify.game import random_game, solver_of
@@ -56,7 +57,7 @@ def _fixed_points(seed: int, states: int = 6, actions: int = 3, steps: int = 600
 def _learn(q_phys: Any, moves: Any, reward: Any, steps: int) -> Any:
     size = len(reward)
     one = jnp.ones(1)
-    fit = pirc.PhysicsFit(0.0 * one, 0.0 * one, 0.0 * one, one)
+    fit = closed_form.PhysicsFit(0.0 * one, 0.0 * one, 0.0 * one, one)
     table = jax.tree.map(lambda x: x.astype(jnp.float64), pirc.init(jax.random.key(0), size, 0, (), ()))
     batch = pirc.CriticBatch(
         x=jnp.eye(size), q_phys=q_phys[:, None], signals=reward[:, None], next_x=moves,

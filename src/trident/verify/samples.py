@@ -17,6 +17,7 @@ import numpy as np
 import optax
 
 from trident import critics as pirc
+from trident.closed_form import PhysicsFit
 from trident.report.stats import Estimate
 from trident.verify.claim import Check, Claim, Data, Evidence, Experiment, Say, exact
 from trident.verify.fits import fit_power, mean_interval
@@ -124,7 +125,7 @@ def _networks(lq: System, seed: int, test: Sample, centre: float, variance: floa
 
     def train(key: Any, z: Any, goal: Any, q_phys: Any, size: Any) -> Any:
         """`critics.td_step` on rows drawn from the first `size`; every row ends its episode, so y is the target."""
-        fit = pirc.PhysicsFit(jnp.zeros(1), jnp.zeros(1), jnp.zeros(1), jnp.full(1, unit))
+        fit = PhysicsFit(jnp.zeros(1), jnp.zeros(1), jnp.zeros(1), jnp.full(1, unit))
         first, key = jax.random.split(key)
         nets, adam = pirc.init(first, 4, 0, HIDDEN, HIDDEN), optax.adam(3e-3)
 

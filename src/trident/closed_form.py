@@ -1,0 +1,204 @@
+"""The closed-form value of an action, Q_phys, and its few weights.
+
+    Q_phys,j = now_j + gamma / (1 - gamma) (k_j later_j + h_j here_j + l_j),          j = 0 (reward), 1..K (costs)
+    now      = signals(s, a)
+    later    = signals(s', nominal(s')),   s' = predict(s, a)
+    here     = signals(s, nominal(s))
+
+The closed form of one step is exact about the action's immediate effect. What follows is valued by how well the system
+stands if it carries on sensibly, after the action (`later`) and in any case (`here`). Two weights, because they answer
+different questions: good places stay good for long, but what one action gains in place could be had a little later
+too. With `later` alone the value's level would be right and its slope in the action exaggerated several times. Data
+cannot tell the two apart, for one action moves a system by little and `later` is nearly `here`. The closed form can: if
+a share rho of what an action changes one step on is still there two steps on while everyone carries on, then what it
+changes is worth gamma (1 + gamma rho + ...) times the change, and k is at most (1 - gamma) / (1 - gamma rho).
+k, h, l are fitted by least squares on early data, then frozen. Without physics only the level l_j remains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from trident.types import HybridAction, Physics, Transition
+
+Discount = Float[Array, "J"]
+"""Of the reward and of every cost: costs that follow at once from an action are better judged at a short horizon."""
+
+
+class PhysicsFit(NamedTuple):
+    """Weights of the closed form, frozen after the first rounds; [1 + K] each."""
+
+    later: Float[Array, "J"]
+    here: Float[Array, "J"]
+    level: Float[Array, "J"]
+    unit: Float[Array, "J"]
+
+
+class Parts(NamedTuple):
+    """The closed form of one state and joint action."""
+
+    now: Float[Array, "*batch J"]
+    later: Float[Array, "*batch J"]
+    here: Float[Array, "*batch J"]
+    successor: Float[Array, "*batch Z"]  # s' = predict(s, a); of no width without physics
+
+
+class FitSums(NamedTuple):
+    """Normal equations of the least-squares fit and of how long changes last, summed over rounds."""
+
+    gram: Float[Array, "J 3 3"]
+    moment: Float[Array, "J 3"]
+    lasting: Float[Array, "J 2"]
+
+
+def physics_parts(
+    physics: Physics | None, num_signals: int, state: Float[Array, "B S"], action: HybridAction, here: bool = True
+) -> Parts:
+    """Of B states and joint actions; zeros without physics. `here` is the same for every action, so whoever compares
+    actions may leave it out (it is zero then)."""
+    if physics is None:
+        zeros = jnp.zeros((state.shape[0], num_signals))
+        return Parts(zeros, zeros, zeros, state[:, :0])
+
+    def some(rows: tuple[Array, HybridAction]) -> Parts:
+        state, action = rows
+        successor = jax.vmap(physics.predict)(state, action)
+        states = [state, successor, *([state] if here else [])]
+        # All states and actions side by side along one batch axis: compiled once, and fast (nested axes are not).
+        carry_on = jax.vmap(physics.nominal)(jnp.concatenate(states[1:]))
+        actions = jax.tree.map(lambda a, n: jnp.concatenate([a, n]), action, carry_on)
+        values = jax.vmap(physics.signals)(jnp.concatenate(states), actions)
+        now, later, *rest = jnp.split(values, len(states))
+        return Parts(now, later, rest[0] if here else jnp.zeros_like(now), successor)
+
+    return in_chunks(some, (state, action))
+
+
+CHUNK = 512
+"""Rows of the closed form that are computed at once: what lies between its operations should stay in the cache."""
+
+
+def in_chunks(f: Callable[[Any], Any], rows: Any) -> Any:
+    """f of rows [B, ...], by equal parts of at most CHUNK rows (all at once where there are no such of decent size)."""
+    batch = jax.tree.leaves(rows)[0].shape[0]
+    counts = [n for n in range(1, batch // (CHUNK // 8) + 1) if batch % n == 0 and batch // n <= CHUNK]
+    if not counts or counts[0] == 1:
+        return f(rows)
+    parts = jax.tree.map(lambda x: x.reshape(counts[0], batch // counts[0], *x.shape[1:]), rows)
+    return jax.tree.map(lambda x: x.reshape(batch, *x.shape[2:]), jax.lax.map(f, parts))
+
+
+def q_phys(fit: PhysicsFit, parts: Parts, discount: Discount) -> Float[Array, "*batch J"]:
+    return parts.now + discount / (1.0 - discount) * (fit.later * parts.later + fit.here * parts.here + fit.level)
+
+
+def discounted_tail(
+    signals: Float[Array, "T E J"], ended: Bool[Array, "T E"], discount: Discount
+) -> tuple[Float[Array, "T E J"], Float[Array, "T E J"]]:
+    """Discounted sums to the end of the rollout or episode, and the discounted number of *future* steps in them."""
+
+    def back(carry: Any, row: Any) -> Any:
+        total, weight = carry
+        signal, over = row
+        live = jnp.where(over[:, None], 0.0, discount)
+        total = signal + live * total
+        weight = live * (1.0 + weight)
+        return (total, weight), (total, weight)
+
+    ended = ended.at[-1].set(True)  # the rollout's last step has no future in it
+    start = (jnp.zeros_like(signals[0]), jnp.zeros_like(signals[0]))
+    _, (total, weight) = jax.lax.scan(back, start, (signals, ended), reverse=True)
+    return total, weight
+
+
+def lasting_sums(physics: Physics | None, num_signals: int, state: Array, action: HybridAction) -> Float[Array, "J 2"]:
+    """Over B states: what actions change in comparison with nominal ones two steps on and one step on, d2 d1 and d1^2,
+    if everyone carries on after them. Nothing here is random: a few hundred states are enough."""
+    if physics is None:
+        return jnp.zeros((num_signals, 2))
+    batch = min(state.shape[0], CHUNK)
+    stride = state.shape[0] // batch
+    state, action = jax.tree.map(lambda x: x[::stride][:batch], (state, action))
+
+    def carry_on(carry: tuple[Array, HybridAction], _: None) -> tuple[tuple[Array, HybridAction], Array]:
+        successor = jax.vmap(physics.predict)(*carry)
+        action = jax.vmap(physics.nominal)(successor)
+        return (successor, action), jax.vmap(physics.signals)(successor, action)
+
+    both = jax.tree.map(lambda a, n: jnp.concatenate([a, n]), action, jax.vmap(physics.nominal)(state))
+    _, values = jax.lax.scan(carry_on, (jnp.concatenate([state, state]), both), length=2)
+    first, second = values[:, :batch] - values[:, batch:]
+    return jnp.stack([(second * first).sum(0), (first * first).sum(0)], axis=-1)
+
+
+def fit_sums(
+    signals: Float[Array, "T E J"],
+    ended: Bool[Array, "T E"],
+    parts: Parts,
+    discount: Discount,
+    lasting: Float[Array, "J 2"] | float = 0.0,
+) -> FitSums:
+    """Of the regression of (return - now) on w (later, here, 1), w the discounted number of future steps in the return:
+    rollouts end before their returns do, and the fit must not mistake that for a small weight."""
+    total, weight = discounted_tail(signals, ended, discount)
+    features = jnp.stack([parts.later, parts.here, jnp.ones_like(parts.later)], axis=-1) * weight[..., None]
+    return FitSums(
+        jnp.einsum("teja,tejb->jab", features, features),
+        jnp.einsum("teja,tej->ja", features, total - parts.now),
+        jnp.broadcast_to(lasting, (signals.shape[-1], 2)),
+    )
+
+
+def most_later(sums: FitSums, discount: Discount) -> Float[Array, "J"]:
+    """(1 - gamma) / (1 - gamma rho), the weight of `later` whose slope is right if changes last as long as the closed
+    form says; 1 if actions change nothing there."""
+    change, last = sums.lasting[:, 1], sums.lasting[:, 0]
+    rho = jnp.clip(last / jnp.where(change > 0.0, change, 1.0), 0.0, 1.0)
+    return jnp.where(change > 0.0, (1.0 - discount) / (1.0 - discount * rho), 1.0)
+
+
+def fit_physics(sums: FitSums, unit: Float[Array, "J"], discount: Discount) -> PhysicsFit:
+    """Least squares with both weights between 0 and 1: physics may be worth little, never less than nothing; and that
+    of `later` no larger than what actions change lasts."""
+    diagonal = jnp.diagonal(sums.gram, axis1=-2, axis2=-1)
+    ridge = jax.vmap(jnp.diag)(1e-4 * diagonal + 1e-6)
+    gram = sums.gram + ridge
+
+    def solve(free: int, known: Array) -> Array:
+        """The first of the unknowns from `free` on, those before it being known."""
+        right = sums.moment[:, free:] - jnp.einsum("jab,jb->ja", gram[:, free:, :free], known)
+        return jnp.linalg.solve(gram[:, free:, free:], right[..., None])[:, 0, 0]
+
+    later = jnp.clip(solve(0, sums.moment[:, :0]), 0.0, most_later(sums, discount))
+    here = jnp.clip(solve(1, later[:, None]), 0.0, 1.0)
+    level = solve(2, jnp.stack([later, here], axis=-1))
+    return PhysicsFit(later, here, level, unit)
+
+
+def spread(signals: Float[Array, "T E J"], ended: Bool[Array, "T E"], discount: Discount) -> Float[Array, "J"]:
+    """Standard deviation of the returns, never below what one rare event is worth."""
+    total, _ = discounted_tail(signals, ended, discount)
+    return jnp.maximum(jnp.std(total[: max(total.shape[0] // 2, 1)], axis=(0, 1)), 0.1)
+
+
+def return_scale(roll: Transition, discount: float) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Mean and spread of the rewards' returns, over the rollout's first half, where they are hardly cut short."""
+    total, _ = discounted_tail(roll.reward[..., None], roll.terminated | roll.truncated, jnp.array([discount]))
+    total = total[: max(total.shape[0] // 2, 1)]
+    return jnp.mean(total), jnp.maximum(jnp.std(total), 0.1)
+
+
+def r2_phys(
+    fit: PhysicsFit, signals: Float[Array, "T E J"], ended: Bool[Array, "T E"], parts: Parts, discount: Discount
+) -> Float[Array, "J"]:
+    """1 - Var[G - Q_phys] / Var[G] on the first half of the rollout, G and Q_phys cut at the same horizon."""
+    total, weight = discounted_tail(signals, ended, discount)
+    future = fit.later * parts.later + fit.here * parts.here + fit.level
+    half = max(signals.shape[0] // 2, 1)
+    error, total = (total - parts.now - weight * future)[:half], total[:half]
+    return 1.0 - jnp.var(error, axis=(0, 1)) / jnp.maximum(jnp.var(total, axis=(0, 1)), 1e-8)
