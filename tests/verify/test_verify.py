@@ -125,6 +125,22 @@ def test_rates_are_read_off_training_records(tmp_path, monkeypatch, power, wante
     assert found["uav-macpo"] == found["uav-physics"] == found["uav-r2"] == MISSING
 
 
+def test_samples_saved_by_physics_are_those_from_nothing():
+    rounds = np.array([8, 16, 32, 64])
+    run = {"algo": "trident", "rounds": rounds, "r2_phys": np.array([0.5]), "physics": "none"}
+    data = {
+        "runs": {
+            "trident-no-reflex": run | {"physics": "residual", "reflex": False, "gap": [8.0 / rounds]},
+            "trident-no-physics": run | {"reflex": False, "gap": [16.0 / rounds]},
+            "trident-a-reflex": run | {"reflex": True, "gap": [0.01 / rounds]},
+        }
+    }
+    judge = next(c.judge for c in curves.CLAIMS if c.name == "uav-physics")
+    assert verdict(judge(data)) == HOLDS  # half the rounds at R2 = 1/2
+    del data["runs"]["trident-no-physics"]
+    assert verdict(judge(data)) == MISSING  # what starts from a reflex says nothing of samples
+
+
 def test_without_records_nothing_is_judged(monkeypatch):
     monkeypatch.setattr(curves, "records_folder", lambda: None)
     assert set(curve_verdicts().values()) == {MISSING}

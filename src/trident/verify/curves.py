@@ -71,7 +71,8 @@ def _fits(path: Path, best: float) -> Data:
     physics = run["config"].get("physics")
     r2 = series(rows, "r2_phys/reward")[1] if any("r2_phys/reward" in r["values"] for r in rows) else None
     return {
-        "algo": run["algo"], "physics": physics, "episodes": rows[-1]["episodes"], "rounds": rounds[at],
+        "algo": run["algo"], "physics": physics, "reflex": run["config"].get("reflex"),
+        "episodes": rows[-1]["episodes"], "rounds": rounds[at],
         "violation": violation[at].T, "gap": gap[at].T,
         "r2_phys": None if r2 is None else np.nanmean(r2, axis=0),
     }  # fmt: skip
@@ -133,7 +134,8 @@ def _judge_macpo(data: Data) -> Evidence:
 
 
 def _judge_physics(data: Data) -> Evidence:
-    plain = [n for n, r in data["runs"].items() if r["algo"].startswith("trident") and r["physics"] == "none"]
+    """From nothing in both: actors that start from a reflex have hardly anything to learn, with or without physics."""
+    plain = [n for n, r in data["runs"].items() if r["physics"] == "none" and not r["reflex"]]
     informed = ours(data)
     if not plain or informed is None:
         return Evidence((), (), "no record of trident without physics yet")
