@@ -40,7 +40,7 @@ TRIALS = {
     "matd3-hybrid": OFF_POLICY,
     "facmac-hybrid": OFF_POLICY,
     "qmix": [{}, {"lr": 1e-3}, {"levels": 5}, {"updates": 128}],
-    "trident": [{}, {"trust_region": 0.08}, {"policy_batch": 1024}, {"critic_steps": 64}],
+    "trident": [{}, {"reflex_trust_region": 0.01}, {"policy_batch": 2048}, {"critic_steps": 128}],
 }
 CONSTRAINED = ("happo-lag", "mappo-lag", "macpo", "madac", "trident")
 

@@ -74,7 +74,7 @@ class TridentConfig:
     fit_rounds: int = 8
     """The closed form's scale is fitted anew in the first rounds, then frozen: what follows an action depends on
     the policy, and the first one is random."""
-    critic_steps: int = 128
+    critic_steps: int = 64
     """Critic minibatches per round."""
     critic_batch: int = 256
     """Rows of a critic minibatch."""
@@ -102,7 +102,7 @@ class TridentConfig:
     """Learning rate of the inner steps (score, both); only their direction is used."""
     updates: int = 1
     """Passes over the agents per round (U)."""
-    policy_batch: int = 2048
+    policy_batch: int = 1024
     """Rows of a policy update: replayed states, each with two opposite draws of noise."""
     filter: bool = True
     """Follow only what two halves of the batch agree on."""
