@@ -24,15 +24,16 @@ def test_a_network_corrects_the_reflex():
     reflex = lambda o: Reflex(jnp.stack([o[0], 0.0 * o[0], o[1]]), jnp.stack([o[:2], jnp.ones(2), -o[:2]]))  # noqa: E731
     params = nets.actor_init(jax.random.key(0), 4, (8,), 3, 2, -0.5)
     obs = 0.3 * jax.random.normal(jax.random.key(1), (5, 4))
-    plain, both = nets.actor_apply(params, obs), nets.actor_apply(params, obs, reflex)
+    plain, both = nets.actor_apply(params, obs), nets.actor_apply(params, obs, nets.leaning(reflex, obs))
     zero = jnp.zeros(5)
     np.testing.assert_allclose(both.logits - plain.logits, jnp.stack([obs[:, 0], zero, obs[:, 1]], -1), atol=1e-6)
     np.testing.assert_allclose(jnp.tanh(both.mean - plain.mean)[:, 0], obs[:, :2], atol=1e-5)
     np.testing.assert_allclose(jnp.tanh(both.mean - plain.mean)[:, 1], nets.REFLEX_EDGE, atol=1e-5)
     np.testing.assert_array_equal(both.log_std, plain.log_std)
     team = nets.actors_init(jax.random.key(0), 2, 4, (8,), 3, 2, -0.5)
-    together = nets.actors_apply(team, jnp.stack([obs, obs], 1), reflex)
-    alone = nets.actor_apply(jax.tree.map(lambda x: x[1], team), obs, reflex)
+    both_see = jnp.stack([obs, obs], 1)
+    together = nets.actors_apply(team, both_see, nets.leaning(reflex, both_see))
+    alone = nets.actor_apply(jax.tree.map(lambda x: x[1], team), obs, nets.leaning(reflex, obs))
     np.testing.assert_allclose(together.mean[:, 1], alone.mean, atol=1e-5)
 
 

@@ -25,6 +25,7 @@ from trident import replay as replays
 from trident.closed_form import (
     Discount,
     FitSums,
+    Parts,
     PhysicsFit,
     fit_physics,
     fit_sums,
@@ -130,25 +131,23 @@ def td_step(
     return critics, target, opt, measures
 
 
+def both_ends(rows: Transition, next_action: HybridAction) -> tuple[Float[Array, "2*B S"], HybridAction]:
+    """States and joint actions at the beginning and at the end of B transitions."""
+    before, after = (rows.state, rows.executed), (rows.next_state, next_action)
+    return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), before, after)
+
+
 def batch_of(
-    rows: Transition,
-    next_action: HybridAction,
-    spec: ActionSpec,
-    physics: Physics | None,
-    fit: PhysicsFit,
-    discount: Discount,
+    rows: Transition, next_action: HybridAction, spec: ActionSpec, parts: Parts, fit: PhysicsFit, discount: Discount
 ) -> CriticBatch:
-    """Everything of a TD minibatch that does not depend on the networks, for any number of rows [B, ...] at once."""
-    signals = rows.signals
-    # Both ends of the transitions in one evaluation: the closed form is compiled once.
-    ends = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), rows.executed, next_action)
-    parts = physics_parts(physics, signals.shape[-1], jnp.concatenate([rows.state, rows.next_state]), ends)
+    """Everything of a TD minibatch that does not depend on the networks, for any number of rows [B, ...] at once, given
+    the closed form of `both_ends`."""
     q, next_q = jnp.split(q_phys(fit, parts, discount), 2)
     leads_to, next_leads_to = jnp.split(parts.successor, 2)
     return CriticBatch(
         x=critic_input(rows.state, rows.obs, encode_action(spec, *rows.executed), leads_to),
         q_phys=q,
-        signals=signals,
+        signals=rows.signals,
         next_x=critic_input(rows.next_state, rows.next_obs, encode_action(spec, *next_action), next_leads_to),
         next_q_phys=next_q,
         terminated=rows.terminated,
@@ -172,15 +171,16 @@ def start(task: Task, key: Any) -> CriticState:
     return CriticState(critics, critics, optax.adam(config.critic_lr).init(critics), fit, sums)
 
 
-def fit_early(task: Task, state: CriticState, roll: Transition, rounds: Int[Array, ""]) -> tuple[CriticState, Metrics]:
-    """The scale of the closed form comes from early data and then stays."""
-    shape, discount = roll.reward.shape, task.discounts
-    flat = lambda x: x.reshape(roll.reward.size, *x.shape[2:])  # noqa: E731
-    rows = task.closed_form, task.num_signals, flat(roll.state), jax.tree.map(flat, roll.executed)
-    parts = jax.tree.map(lambda x: x.reshape(*shape, x.shape[-1]), physics_parts(*rows))
+def fit_early(
+    task: Task, state: CriticState, roll: Transition, rows: tuple[Array, HybridAction], parts: Parts, rounds: Any
+) -> tuple[CriticState, Metrics]:
+    """The weights of the closed form come from early data and then stay. `rows` are the rollout's states and actions,
+    `parts` their closed form."""
+    discount = task.discounts
+    parts = jax.tree.map(lambda x: x.reshape(*roll.reward.shape, x.shape[-1]), parts)
     ended = roll.terminated | roll.truncated
     early = rounds < task.config.fit_rounds
-    lasting = lasting_sums(*rows) if task.source == "closed-form" else 0.0
+    lasting = lasting_sums(task.closed_form, task.num_signals, *rows) if task.source == "closed-form" else 0.0
     fresh = fit_sums(roll.signals, ended, parts, discount, lasting)
     sums = jax.tree.map(lambda old, new: old + jnp.where(early, new, 0.0), state.sums, fresh)
     unit = jnp.where(early, spread(roll.signals, ended, discount), state.fit.unit)
@@ -189,15 +189,23 @@ def fit_early(task: Task, state: CriticState, roll: Transition, rounds: Int[Arra
     return state._replace(fit=fit, sums=sums), {"r2_phys": r2, "physics_later": fit.later, "physics_here": fit.here}
 
 
-def learn(task: Task, state: CriticState, data: Data, actors: Any, key: Any) -> tuple[CriticState, Metrics]:
-    """TD on replayed rows. The policy and the closed form do not change meanwhile: one pass for all minibatches."""
-    config, spec = task.config, task.spec
+def learn(
+    task: Task, state: CriticState, data: Data, actors: Any, key: Any, rounds: Int[Array, ""]
+) -> tuple[CriticState, Metrics]:
+    """The closed form's weights from the rollout, then TD on replayed rows. Policy and closed form do not change
+    meanwhile: one evaluation, compiled once, for the rollout and for both ends of all minibatches."""
+    config, spec, roll = task.config, task.spec, data.rollout
     row_key, act_key = jax.random.split(key)
-    count = config.critic_steps * config.critic_batch
+    size, count = roll.reward.size, config.critic_steps * config.critic_batch
     rows = shaped(task, replays.sample(data.replay, row_key, count))
     choose_action = lambda view, k: act(actors, spec.action, view, k, False, task.reflex)[0]  # noqa: E731
     following = jax.vmap(choose_action)(rows.next_view, jax.random.split(act_key, count))
-    batch = batch_of(rows, following, spec.action, task.closed_form, state.fit, task.discounts)
+    fresh = jax.tree.map(lambda x: x.reshape(size, *x.shape[2:]), (roll.state, roll.executed))
+    everywhere = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), fresh, both_ends(rows, following))
+    parts = physics_parts(task.closed_form, task.num_signals, *everywhere)
+    of_fresh, of_ends = (jax.tree.map(lambda x, s=s: x[s], parts) for s in (slice(size), slice(size, None)))
+    state, fitted = fit_early(task, state, roll, fresh, of_fresh, rounds)
+    batch = batch_of(rows, following, spec.action, of_ends, state.fit, task.discounts)
     batches = jax.tree.map(lambda x: x.reshape(config.critic_steps, config.critic_batch, *x.shape[1:]), batch)
     adam = optax.adam(config.critic_lr)
 
@@ -209,7 +217,7 @@ def learn(task: Task, state: CriticState, data: Data, actors: Any, key: Any) -> 
         return (critics, target, opt), measures
 
     (critics, target, opt), measures = jax.lax.scan(step, (state.critics, state.target, state.opt), batches)
-    metrics = jax.tree.map(lambda m: jnp.mean(m, axis=0), measures)
+    metrics = fitted | jax.tree.map(lambda m: jnp.mean(m, axis=0), measures)
     return state._replace(critics=critics, target=target, opt=opt), metrics
 
 

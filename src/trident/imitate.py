@@ -10,7 +10,7 @@ import optax
 from jaxtyping import Array, Float
 
 from trident.maths import hybrid
-from trident.nets import actors_apply
+from trident.nets import Leaning, actors_apply, leaning
 from trident.types import ActionSpec, Metrics, ReflexOf, Transition, encode_params
 
 EDGE = 0.97
@@ -18,13 +18,13 @@ EDGE = 0.97
 
 
 def imitation_loss(
-    actors: Any, spec: ActionSpec, rows: Transition, reflex: ReflexOf | None = None, spread: float = 0.3
+    actors: Any, spec: ActionSpec, rows: Transition, towards: Leaning | None = None, spread: float = 0.3
 ) -> tuple[Float[Array, ""], Metrics]:
     """- log p(mode) + |mean(mode) - raw|^2 / (2 spread^2) over the used parameters, averaged over living agents.
 
     The policy's own standard deviation takes no part: a scripted policy without noise would drive it to zero.
     """
-    dist = actors_apply(actors, rows.obs, reflex)
+    dist = actors_apply(actors, rows.obs, towards)
     mode = rows.executed.mode
     log_p = jnp.take_along_axis(hybrid.mode_log_probs(dist.logits, rows.mode_mask), mode[..., None], -1)[..., 0]
     unit = jnp.clip(encode_params(spec, *rows.executed), -EDGE, EDGE)
@@ -45,14 +45,15 @@ def imitate(
     """Adam on random rows of the rollout [T, E, ...]; the actors leave with the given log-std in every mode."""
     total = rollout.reward.size
     rows = jax.tree.map(lambda x: x.reshape(total, *x.shape[2:]), rollout._replace(metrics={}, extras={}))
+    towards = leaning(reflex, rows.obs)
     adam = optax.adam(optax.cosine_decay_schedule(lr, steps))
     frozen = lambda a: {**a, "log_std": jax.lax.stop_gradient(a["log_std"])}  # noqa: E731
 
     def step(carry: Any, step_key: Any) -> Any:
         actors, opt = carry
         pick = jax.random.randint(step_key, (batch,), 0, total)
-        some = jax.tree.map(lambda x: x[pick], rows)
-        grads, metrics = jax.grad(lambda a: imitation_loss(frozen(a), spec, some, reflex), has_aux=True)(actors)
+        some = jax.tree.map(lambda x: x[pick], (rows, towards))
+        grads, metrics = jax.grad(lambda a: imitation_loss(frozen(a), spec, *some), has_aux=True)(actors)
         updates, opt = adam.update(grads, opt, actors)
         return (optax.apply_updates(actors, updates), opt), metrics
 

@@ -29,9 +29,19 @@ from trident.maths.constrained_update import UpdateInfo, UpdateRule, constrained
 from trident.maths.discrete_gradient import default_estimator
 from trident.maths.fisher import fisher_product
 from trident.maths.returns import gae
-from trident.nets import act, actor_apply, actors_apply
+from trident.nets import act, leaning
 from trident.recipe import Task, TridentConfig, round_budget, temperature, training_limits, trust_region
-from trident.surrogate import Choice, Scene, Taken, act_with_noise, choose, ratios, through_critics
+from trident.surrogate import (
+    Choice,
+    Scene,
+    Taken,
+    act_with_noise,
+    choose,
+    policies,
+    policy,
+    ratios,
+    through_critics,
+)
 from trident.types import Data, Metrics, Transition, encode_params
 
 
@@ -169,8 +179,9 @@ def _scene(task: Task, data: Data, agent: Any, key: Any) -> Scene:
     noise = jax.random.normal(noise_key, (*rows.alive.shape, task.spec.action.num_params))
     twice = lambda x: jnp.concatenate([x, x])  # noqa: E731
     state, obs, mask, alive, weight = map(twice, (rows.state, rows.obs, rows.mode_mask, rows.alive, 0.5 * weight))
+    gumbel, towards = jax.random.gumbel(gumbel_key, mask.shape), leaning(task.reflex, rows.obs)
     return Scene(
-        state, obs, mask, alive, weight, jax.random.gumbel(gumbel_key, mask.shape), jnp.concatenate([noise, -noise])
+        state, obs, mask, alive, weight, gumbel, jnp.concatenate([noise, -noise]), jax.tree.map(twice, towards)
     )
 
 
@@ -207,7 +218,7 @@ class AgentUpdate(NamedTuple):
         mask, weight = scene.mode_mask[:, agent], scene.weight * scene.alive[:, agent]
         weight = weight / jnp.maximum(jnp.sum(weight), 1e-8)
         theta, unravel = ravel_pytree(jax.tree.map(lambda x: x[agent], actors))
-        dist = lambda t: actor_apply(unravel(t), scene.obs[:, agent], self.task.reflex)  # noqa: E731
+        dist = lambda t: policy(unravel(t), scene, agent)  # noqa: E731
         halves, change = self._through_critics(actors, theta, unravel, weight)
         direction, gain = self._through_advantages(actors, theta, unravel)
 
@@ -222,7 +233,7 @@ class AgentUpdate(NamedTuple):
         rule = UpdateRule(self.delta, config.cg_steps, config.damping, recovery=config.recovery)
         few = slice(0, config.fisher_batch)
         product = fisher_product(
-            lambda t: actor_apply(unravel(t), scene.obs[few, agent], self.task.reflex), theta, mask[few], used,
+            lambda t: policy(unravel(t), scene, agent, few), theta, mask[few], used,
             weight[few] / jnp.maximum(jnp.sum(weight[few]), 1e-8),
         )  # fmt: skip
         if config.metric == "euclidean":
@@ -254,7 +265,7 @@ class AgentUpdate(NamedTuple):
         change of the surrogates as a function of theta."""
         config, spec, scene, agent = self.task.config, self.task.spec, self.scene, self.agent
         name = default_estimator(spec.action.num_modes) if config.estimator == "auto" else config.estimator
-        everyone = act_with_noise(spec.action, actors_apply(actors, scene.obs, self.task.reflex), scene)
+        everyone = act_with_noise(spec.action, policies(actors, scene), scene)
         fit = self.critic.fit
         if self.task.source == "closed-form":
             fit = fit._replace(unit=fit.unit.at[0].set(0.0))
@@ -264,13 +275,12 @@ class AgentUpdate(NamedTuple):
         )  # fmt: skip
         used = jnp.asarray(spec.action.used)[agent]
         estimator = (name, self.tau, config.tau_start, config.kappa)
-        reflex = self.task.reflex
-        policy = lambda t: choose(*estimator, used, agent, scene, unravel(t), reflex)  # noqa: E731
-        values, slopes = view.slope(policy(theta))
+        chosen = lambda t: choose(*estimator, used, agent, scene, unravel(t))  # noqa: E731
+        values, slopes = view.slope(chosen(theta))
 
         def gradient(half: Scene, rows: Any, slopes: Choice) -> Any:
             """Of all surrogates over half of the rows: through the mode, and through the parameters."""
-            _, pull = jax.vjp(lambda t: choose(*estimator, used, agent, half, unravel(t), reflex), theta)
+            _, pull = jax.vjp(lambda t: choose(*estimator, used, agent, half, unravel(t)), theta)
             slopes = jax.tree.map(lambda x: x * rows.reshape(1, -1, *(1,) * (x.ndim - 2)), slopes)
             nothing = jax.tree.map(jnp.zeros_like, slopes)
             paths = [slopes._replace(unit=nothing.unit), nothing._replace(unit=slopes.unit)]
@@ -280,7 +290,7 @@ class AgentUpdate(NamedTuple):
         apart = jax.tree.map(jax.vmap(split, out_axes=1), slopes)
         halves = jax.vmap(gradient)(jax.tree.map(split, scene), split(weight), apart)
         current = weight @ values
-        return halves, lambda t: weight @ view.value(policy(t)) - current
+        return halves, lambda t: weight @ view.value(chosen(t)) - current
 
     def _through_advantages(self, actors: Any, theta: Any, unravel: Any) -> tuple[Any, Any]:
         """Where a few clipped steps on this round's advantages lead (as a direction), and the surrogate's gain."""
@@ -288,7 +298,7 @@ class AgentUpdate(NamedTuple):
             return None, None
         config, rows = self.task.config, self.taken
         used = jnp.asarray(self.task.spec.action.used)
-        mine, others = ratios(used, rows, actors, self.agent, self.task.reflex)
+        mine, others = ratios(used, rows, actors, self.agent)
         advantage = rows.advantage * others
         weight = rows.alive[:, self.agent] / jnp.maximum(jnp.sum(rows.alive[:, self.agent]), 1.0)
         adam = optax.chain(optax.clip_by_global_norm(10.0), optax.adam(config.inner_lr, eps=1e-5))
@@ -340,4 +350,4 @@ def _taken(task: Task, actors: Any, critic: CriticState, roll: Transition) -> Ta
     advantage = (advantage - jnp.mean(advantage)) / (jnp.std(advantage) + 1e-8)
     mode, raw, log_prob = roll.action.mode, roll.extras["raw"], roll.extras["log_prob"]
     obs, mask, alive, mode, raw, log_prob = map(flat, (roll.obs, roll.mode_mask, roll.alive, mode, raw, log_prob))
-    return Taken(obs, mask, alive, mode, raw, log_prob, advantage.reshape(-1))
+    return Taken(obs, mask, alive, mode, raw, log_prob, advantage.reshape(-1), leaning(task.reflex, obs))

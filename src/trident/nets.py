@@ -75,13 +75,13 @@ def actor_init(
     }
 
 
-Leaning = tuple[Float[Array, "*batch M"], Float[Array, "*batch M P"]]
+Leaning = tuple[Float[Array, "*rows M"], Float[Array, "*rows M P"]]
 REFLEX_EDGE = 0.95
 """Suggested parameters nearer to the edge of their box than this are pulled in: the edge is at infinity before tanh."""
 
 
-def actor_apply(params: Params, obs: Float[Array, "*batch O"], reflex: ReflexOf | None = None) -> HybridDist:
-    """The network's output, or its correction of what physics suggests for the observation."""
+def actor_apply(params: Params, obs: Float[Array, "*batch O"], towards: Leaning | None = None) -> HybridDist:
+    """The network's output, or its correction of what physics suggests for the observation (`leaning`)."""
     heads, num_params = params["log_std"].shape
     out = mlp_apply(params["trunk"], obs)
     num_modes = out.shape[-1] - heads * num_params
@@ -89,17 +89,18 @@ def actor_apply(params: Params, obs: Float[Array, "*batch O"], reflex: ReflexOf 
     mean = jnp.broadcast_to(mean, (*out.shape[:-1], num_modes, num_params))
     log_std = jnp.clip(params["log_std"], -4.0, 1.0)
     dist = HybridDist(out[..., :num_modes], mean, jnp.broadcast_to(log_std, mean.shape))
-    return dist if reflex is None else lean(dist, leaning(reflex, obs))
+    if towards is None:
+        return dist
+    return dist._replace(logits=dist.logits + towards[0], mean=dist.mean + towards[1])
 
 
-def leaning(reflex: ReflexOf, obs: Float[Array, "*batch O"]) -> Leaning:
-    """What a reflex adds to the logits and, before the squash, to the means."""
+def leaning(reflex: ReflexOf | None, obs: Float[Array, "*batch O"]) -> Leaning | None:
+    """What a reflex, if there is one, adds to the logits and, before the squash, to the means. It depends on nothing
+    that is learned: wherever a policy is looked at again and again, once is enough."""
+    if reflex is None:
+        return None
     preference, unit = jnp.vectorize(reflex, signature="(o)->(m),(m,p)")(jax.lax.stop_gradient(obs))
     return preference, jnp.arctanh(jnp.clip(unit, -REFLEX_EDGE, REFLEX_EDGE))
-
-
-def lean(dist: HybridDist, towards: Leaning) -> HybridDist:
-    return dist._replace(logits=dist.logits + towards[0], mean=dist.mean + towards[1])
 
 
 def actors_init(key: Any, num_agents: int, *args: Any) -> Params:
@@ -107,10 +108,10 @@ def actors_init(key: Any, num_agents: int, *args: Any) -> Params:
     return jax.vmap(lambda k: actor_init(k, *args))(jax.random.split(key, num_agents))
 
 
-def actors_apply(params: Params, obs: Float[Array, "*batch N O"], reflex: ReflexOf | None = None) -> HybridDist:
+def actors_apply(params: Params, obs: Float[Array, "*batch N O"], towards: Leaning | None = None) -> HybridDist:
     """Stacked actors on stacked observations; the agent axis of the result stands where it stood in `obs`."""
     axis = obs.ndim - 2
-    dist = jax.vmap(lambda p, o: actor_apply(p, o, reflex), in_axes=(0, axis), out_axes=0)(params, obs)
+    dist = jax.vmap(actor_apply, in_axes=(0, axis, axis), out_axes=0)(params, obs, towards)
     return jax.tree.map(lambda x: jnp.moveaxis(x, 0, axis), dist)
 
 
@@ -118,7 +119,7 @@ def act(
     params: Params, spec: ActionSpec, view: View, key: Any, deterministic: bool, reflex: ReflexOf | None = None
 ) -> tuple[HybridAction, dict[str, Any]]:
     """Stacked actors choose for one environment; extras hold what an on-policy learner needs, per agent."""
-    dist, used = actors_apply(params, view.obs, reflex), jnp.asarray(spec.used)
+    dist, used = actors_apply(params, view.obs, leaning(reflex, view.obs)), jnp.asarray(spec.used)
     if deterministic:
         mode, raw = hybrid.most_likely(dist, view.mode_mask, used)
     else:

@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 from trident.maths import hybrid
 from trident.maths.hybrid import HybridDist
 from trident.maths.returns import explained_variance, gae
-from trident.nets import Leaning, actor_apply, lean, leaning, mlp_apply, mlp_init
+from trident.nets import Leaning, actor_apply, leaning, mlp_apply, mlp_init
 from trident.types import Metrics, ReflexOf, Transition
 
 
@@ -157,15 +157,12 @@ def agent_batches(roll: Transition, reflex: ReflexOf | None = None) -> AgentBatc
         return jnp.moveaxis(x.reshape(roll.reward.size, *x.shape[2:]), 1, 0)
 
     done = roll.action.mode, roll.extras["raw"], roll.extras["log_prob"]
-    towards = None if reflex is None else leaning(reflex, roll.obs)
-    return jax.tree.map(by_agent, AgentBatch(roll.obs, roll.mode_mask, roll.alive, *done, towards))
+    return jax.tree.map(by_agent, AgentBatch(roll.obs, roll.mode_mask, roll.alive, *done, leaning(reflex, roll.obs)))
 
 
 def policy(actor: Any, batch: AgentBatch, rows: Any = slice(None)) -> HybridDist:
     """The actor's distributions in (some of) the samples."""
-    some = jax.tree.map(lambda x: x[rows], (batch.obs, batch.leaning))
-    dist = actor_apply(actor, some[0])
-    return dist if some[1] is None else lean(dist, some[1])
+    return actor_apply(actor, *jax.tree.map(lambda x: x[rows], (batch.obs, batch.leaning)))
 
 
 def log_prob(actor: Any, batch: AgentBatch, used: Bool[Array, "M P"]) -> Float[Array, "B"]:

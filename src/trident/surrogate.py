@@ -19,8 +19,8 @@ from trident.closed_form import PhysicsFit, physics_parts, q_phys
 from trident.critics import Critics, critic_input
 from trident.maths import hybrid
 from trident.maths.discrete_gradient import relaxations
-from trident.nets import actor_apply, actors_apply, mlp_after_first
-from trident.types import ActionSpec, HybridAction, Physics, ReflexOf, decode_params
+from trident.nets import Leaning, actor_apply, actors_apply, mlp_after_first
+from trident.types import ActionSpec, HybridAction, Physics, decode_params
 
 
 class Scene(NamedTuple):
@@ -33,6 +33,7 @@ class Scene(NamedTuple):
     weight: Float[Array, "B"]  # sums to one
     gumbel: Float[Array, "B N M"]
     noise: Float[Array, "B N P"]
+    leaning: Leaning | None = None  # what a reflex adds to the policies in these states
 
 
 class Taken(NamedTuple):
@@ -45,6 +46,17 @@ class Taken(NamedTuple):
     raw: Float[Array, "B N P"]
     log_prob: Float[Array, "B N"]
     advantage: Float[Array, "B"]
+    leaning: Leaning | None = None
+
+
+def policies(actors: Any, rows: Scene | Taken) -> hybrid.HybridDist:
+    """Of all agents, [B, N, ...]."""
+    return actors_apply(actors, rows.obs, rows.leaning)
+
+
+def policy(actor: Any, rows: Scene | Taken, agent: Any, few: slice = slice(None)) -> hybrid.HybridDist:
+    """Of one agent, in all of the rows or in few."""
+    return actor_apply(actor, *jax.tree.map(lambda x: x[few, agent], (rows.obs, rows.leaning)))
 
 
 class Joint(NamedTuple):
@@ -80,26 +92,23 @@ def act_with_noise(spec: ActionSpec, dist: hybrid.HybridDist, scene: Scene) -> J
 
 
 def choose(
-    estimator: str, tau: Any, tau0: float, kappa: float, used: Any, agent: Any, scene: Scene, actor: Any,
-    reflex: ReflexOf | None = None,
-) -> Choice:  # fmt: skip
+    estimator: str, tau: Any, tau0: float, kappa: float, used: Any, agent: Any, scene: Scene, actor: Any
+) -> Choice:
     """Agent i's policy -> the relaxations of its mode and the parameters of each mode."""
-    dist = actor_apply(actor, scene.obs[:, agent], reflex)
+    dist = policy(actor, scene, agent)
     unit = jnp.tanh(dist.mean + jnp.exp(dist.log_std) * scene.noise[:, agent, None, :]) * used
     relax = lambda l, m, g: relaxations(estimator, l, m, g, tau, tau0=tau0, kappa=kappa)  # noqa: E731
     weight, sample = jax.vmap(relax)(dist.logits, scene.mode_mask[:, agent], scene.gumbel[:, agent])
     return Choice(weight, sample, unit)
 
 
-def ratios(
-    used: Any, taken: Taken, actors: Any, agent: Any, reflex: ReflexOf | None = None
-) -> tuple[Any, Float[Array, "B"]]:
+def ratios(used: Any, taken: Taken, actors: Any, agent: Any) -> tuple[Any, Float[Array, "B"]]:
     """pi_theta / pi_old of agent i as a function of (its parameters, rows), and that of all others as they are now."""
-    now = hybrid.log_prob(actors_apply(actors, taken.obs, reflex), taken.mode_mask, used, taken.mode, taken.raw)
+    now = hybrid.log_prob(policies(actors, taken), taken.mode_mask, used, taken.mode, taken.raw)
     drift = jnp.where(taken.alive, now - taken.log_prob, 0.0).at[:, agent].set(0.0)
 
     def mine(actor: Any, rows: Taken) -> Array:
-        dist = actor_apply(actor, rows.obs[:, agent], reflex)
+        dist = policy(actor, rows, agent)
         new = hybrid.log_prob(dist, rows.mode_mask[:, agent], used[agent], rows.mode[:, agent], rows.raw[:, agent])
         return jnp.exp(new - rows.log_prob[:, agent])
 

@@ -4,7 +4,7 @@ line of Algorithm 1                                   here
 1     actors theta_i, residual critic, cost critics   init
 3-6   sample a_i^d, a_i^c; execute; push to B         the loop (train.loop), through `act`
 4     Jacobians at tau and tau_0 (STGC)               surrogate.choose, by name in maths.discrete_gradient
-8-9   TD on phi_res and psi_k                         critics.fit_early, critics.learn
+8-9   TD on phi_res and psi_k                         critics.learn
 10-15 agents one after another                        lcpo.learn
 11    advantages of the reward and of the costs       surrogate.through_critics, surrogate.ratios
 12-14 trust-region step or recovery                   maths.constrained_update
@@ -52,11 +52,10 @@ def make(config: TridentConfig, spec: EnvSpec, physics: Physics | None = None) -
 
     def update(state: TridentState, data: Data, key: Any, fraction: Any) -> tuple[TridentState, Metrics]:
         critic_key, policy_key = jax.random.split(key)
-        critic, fitted = pirc.fit_early(task, state.critic, data.rollout, state.rounds)
-        critic, learned = pirc.learn(task, critic, data, state.policy.actors, critic_key)
+        critic, learned = pirc.learn(task, state.critic, data, state.policy.actors, critic_key, state.rounds)
         policy, moved = lcpo.learn(task, state.policy, critic, data, policy_key, fraction, state.rounds)
         policy = policy._replace(actors=calm(task, policy.actors, fraction))
-        return TridentState(policy, critic, state.rounds + 1), fitted | learned | moved
+        return TridentState(policy, critic, state.rounds + 1), learned | moved
 
     def prepare(state: TridentState, roll: Transition, key: Any) -> tuple[TridentState, Metrics]:
         """Safe start: actors imitate the rollout's policy, critics learn its values."""
@@ -65,10 +64,9 @@ def make(config: TridentConfig, spec: EnvSpec, physics: Physics | None = None) -
             state.policy.actors, spec.action, roll, actor_key, config.warm_steps, 512, 1e-3,
             min(config.warm_log_std, task.noise[0]), task.reflex,
         )  # fmt: skip
-        critic, _ = pirc.fit_early(task, state.critic, roll, state.rounds)
         patient = task._replace(config=replace(config, critic_steps=config.warm_steps // 2))
         whole = replays.Replay(replays.block_of(roll), jnp.int32(roll.reward.size))
-        critic, learned = pirc.learn(patient, critic, Data(roll, whole), actors, critic_key)
+        critic, learned = pirc.learn(patient, state.critic, Data(roll, whole), actors, critic_key, state.rounds)
         policy = state.policy._replace(actors=actors)
         return TridentState(policy, critic, jnp.int32(config.fit_rounds)), imitated | learned
 
