@@ -56,7 +56,6 @@ class Gain(NamedTuple):
 
 class PolicyState(NamedTuple):
     actors: Any  # stacked over agents
-    memory: Any  # [N, D] moving mean of every agent's gradient of the reward
     gain: Gain
     multiplier: Any  # [K], of safety="lagrangian"
 
@@ -76,8 +75,7 @@ GAIN_PRIOR = 1e-4
 def start(task: Task, actors: Any) -> PolicyState:
     zeros = jnp.zeros(task.spec.num_constraints)
     gain = Gain(zeros + GAIN_PRIOR, zeros + GAIN_PRIOR, zeros, zeros)
-    memory = jax.vmap(lambda actor: jnp.zeros_like(ravel_pytree(actor)[0]))(actors)
-    return PolicyState(actors, memory, gain, zeros)
+    return PolicyState(actors, gain, zeros)
 
 
 def contraction(config: TridentConfig, gain: Gain, cost: Any, first: Any) -> tuple[Gain, Any]:
@@ -116,23 +114,23 @@ def learn(
         order = jnp.arange(spec.num_agents)
         if config.agent_order == "random":
             order = jax.random.permutation(order_key, order)
-        before, left = carry[0], (budget - carry[2]) / spec.num_agents
+        before, left = carry[0], (budget - carry[1]) / spec.num_agents
 
         def one_agent(carry: Any, agent: Any) -> Any:
-            actors, memory, spent = carry
+            actors, spent = carry
             scene = _scene(task, data, agent, jax.random.fold_in(scene_key, agent))
             update = AgentUpdate(task, critic, scene, taken, tau, delta, agent, multiplier, inner_key)
             if config.agent_order == "simultaneous":
-                new, direction, report = update.run(before, memory[agent], left)
+                new, report = update.run(before, left)
             else:
-                new, direction, report = update.run(actors, memory[agent], budget - spent)
-            actors, memory = jax.tree.map(lambda full, one: full.at[agent].set(one), (actors, memory), (new, direction))
-            return (actors, memory, spent + report.info.change[1:]), report
+                new, report = update.run(actors, budget - spent)
+            actors = jax.tree.map(lambda full, one: full.at[agent].set(one), actors, new)
+            return (actors, spent + report.info.change[1:]), report
 
         return jax.lax.scan(one_agent, carry, order)
 
-    start = (state.actors, state.memory, jnp.zeros(spec.num_constraints))
-    (actors, memory, spent), report = jax.lax.scan(one_pass, start, jax.random.split(key, config.updates))
+    start = (state.actors, jnp.zeros(spec.num_constraints))
+    (actors, spent), report = jax.lax.scan(one_pass, start, jax.random.split(key, config.updates))
     metrics = _measures(task, roll, report) | {
         "budget_asked": budget,
         "budget_spent": spent,
@@ -144,7 +142,7 @@ def learn(
     if config.safety == "lagrangian":
         metrics["multiplier"] = multiplier
     gain = gain._replace(predicted=spent)
-    return PolicyState(actors, memory, gain, multiplier), metrics
+    return PolicyState(actors, gain, multiplier), metrics
 
 
 def _measures(task: Task, roll: Transition, report: Report) -> Metrics:
@@ -211,8 +209,8 @@ class AgentUpdate(NamedTuple):
     multiplier: Any
     key: Any
 
-    def run(self, actors: Any, memory: Float[Array, "D"], budget: Float[Array, "K"]) -> tuple[Any, Any, Report]:
-        """New parameters of the agent, the gradient it goes by, and what was done."""
+    def run(self, actors: Any, budget: Float[Array, "K"]) -> tuple[Any, Report]:
+        """New parameters of the agent, and what was done."""
         config, source, scene, agent = self.task.config, self.task.source, self.scene, self.agent
         used = jnp.asarray(self.task.spec.action.used)[agent]
         mask, weight = scene.mode_mask[:, agent], scene.weight * scene.alive[:, agent]
@@ -249,10 +247,8 @@ class AgentUpdate(NamedTuple):
                 gradients = gradients.at[0].add(size * rise)
             else:
                 gradients = gradients.at[0].set(rise)
-        memory = config.momentum * memory + (1.0 - config.momentum) * gradients[0]
-        gradients = gradients.at[0].set(memory)
         new, info = constrained_update(rule, theta, gradients, surrogates, product, dist, mask, used, weight, budget)
-        return unravel(new), memory, Report(agent, info, share)
+        return unravel(new), Report(agent, info, share)
 
     def _priced(self, rows: Float[Array, "J *D"]) -> Float[Array, "J *D"]:
         """With multipliers, the objective pays for the costs."""

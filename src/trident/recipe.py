@@ -100,15 +100,12 @@ class TridentConfig:
     """Minibatches of an inner pass (score, both)."""
     inner_lr: float = 5e-4
     """Learning rate of the inner steps (score, both); only their direction is used."""
-    updates: int = 1
+    updates: int = 2
     """Passes over the agents per round (U)."""
-    policy_batch: int = 1024
+    policy_batch: int = 512
     """Rows of a policy update: replayed states, each with two opposite draws of noise."""
     filter: bool = True
     """Follow only what two halves of the batch agree on."""
-    momentum: float = 0.9
-    """Share of the past in the reward's gradient, agent by agent: of what a batch says of the reward most is noise, and
-    steps are as long as the trust region allows, whatever their direction is worth."""
     attention: float = 0.5
     """Share of the replayed states in which some limit was violated (weighted accordingly). Violations are rare: a
     plain batch holds a few of them, and a step along its gradient would mend those and no others."""
@@ -126,7 +123,7 @@ class TridentConfig:
     """What the trust region measures; euclidean (squared length of the step, in units of `step_length`) is none."""
     step_length: float = 0.03
     """Length of a step whose size is not measured by the KL."""
-    fisher_batch: int = 512
+    fisher_batch: int = 256
     """States of the Fisher matrix, the first of the policy batch."""
     cg_steps: int = 8
     """Conjugate-gradient steps."""

@@ -85,7 +85,7 @@ LARGE = replace(TRIDENT, hidden=(256, 256), critic_hidden=(512, 512, 512), cost_
 PRINTED = replace(
     LARGE, estimator="stgc-paper", safety="paper", recovery="paper", agent_order="fixed", anneal="paper",
     trust_region=0.01, trust_region_final=1.0, calibrate=False, smooth=0.0, tighten=1.0, attention=0.01,
-    cost_physics=False, target_rate=0.005, source="pathwise", filter=False, reflex=False, momentum=0.0,
+    cost_physics=False, target_rate=0.005, source="pathwise", filter=False, reflex=False,
     log_std_final=TRIDENT.log_std,
 )  # fmt: skip
 ABLATIONS: dict[str, tuple[str, trident.TridentConfig]] = {

@@ -8,9 +8,6 @@ from trident.envs.smac_config import MAPS
 
 LARGE_MAPS = ("smac-27m_vs_30m", "smac-27m_vs_30m-safe")
 """A transition of 27 agents that see 56 others takes 74 KiB."""
-MANY_MODES = {"updates": 2, "policy_batch": 512, "fisher_batch": 256, "reflex_source": "both"}
-"""The closed form is evaluated at every mode of every row, a SMAC map has up to 36; and it does not know tactics."""
-
 TUNED: dict[tuple[str, str], dict[str, Any]] = {
     ("mappo", "uav-mec"): {"lr": 1e-3},
     ("mappo-lag", "uav-mec"): {"rate": 0.02},
@@ -19,11 +16,10 @@ TUNED: dict[tuple[str, str], dict[str, Any]] = {
     ("facmac", "uav-mec"): {"updates": 128},
     ("matd3", "uav-mec"): {"updates": 128},
     ("qmix", "uav-mec"): {"lr": 1e-3},
-    # eight agents, each at two lanes, in a closed form that compares all pairs
-    ("trident", "intersection"): {"policy_batch": 512, "fisher_batch": 256},
 }
 TUNED |= {(algo, env): {"replay": 16_000} for algo in ("qmix", "facmac", "madac") for env in LARGE_MAPS}
 TUNED |= {
-    ("trident", env): MANY_MODES | ({"replay": 16_000} if env in LARGE_MAPS else {})
+    # the closed form does not know tactics
+    ("trident", env): {"reflex_source": "both"} | ({"replay": 16_000} if env in LARGE_MAPS else {})
     for env in (f"smac-{name}{variant}" for name in MAPS for variant in ("", "-safe"))
 }
