@@ -10,6 +10,7 @@ rate.
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -159,16 +160,19 @@ def _judge_r2(data: Data) -> Evidence:
 
 
 def draw(data: Data, path: Path) -> None:
+    shown = {name: run for name, run in data["runs"].items() if name.startswith("trident") or name == "macpo"}
+
     def curve(what: str, title: str, slopes: tuple[float, ...]) -> Any:
         def panel(ax: Any) -> None:
             top = 0.0
-            for (name, run), colour in zip(data["runs"].items(), COLOURS, strict=False):
+            for (name, run), (style, colour) in zip(shown.items(), product(("-", "--", ":"), COLOURS), strict=False):
                 rows = np.array(run[what])
-                ax.loglog(run["rounds"], rows.mean(axis=0), color=colour, lw=2, label=f"{name} ({len(rows)} seeds)")
+                label = f"{name} ({len(rows)} seeds)"
+                ax.loglog(run["rounds"], rows.mean(axis=0), style, color=colour, lw=2, label=label)
                 for row in rows:
                     ax.loglog(run["rounds"], row, color=colour, lw=0.6, alpha=0.5)
                 top = max(top, float(rows.max()))
-            rounds = np.array([r["rounds"][i] for r in data["runs"].values() for i in (0, -1)])
+            rounds = np.array([r["rounds"][i] for r in shown.values() for i in (0, -1)])
             for slope in slopes if len(rounds) else ():
                 ends = np.sort(rounds)[[0, -1]]
                 slope_guide(ax, ends, slope, 1.3 * top * (ends[1] / ends[0]) ** min(slope, 0.0))
