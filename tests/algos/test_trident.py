@@ -388,5 +388,5 @@ def test_every_diagnostic_of_the_figures_is_logged():
 def test_variants_take_what_was_tuned_but_keep_what_makes_them():
     env = ENVS["smac-3m"].make()
     tuned, variant = (default_config(name, env) for name in ("trident", "trident-no-reflex"))
-    assert tuned.policy_batch != TridentConfig().policy_batch
+    assert tuned.reflex_source != TridentConfig().reflex_source
     assert variant == replace(tuned, reflex=False)
