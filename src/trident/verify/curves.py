@@ -42,9 +42,6 @@ def measure(seed: int, say: Say) -> Data:
         say(f"record of {path.name}")
         if all((path / f).is_file() for f in ("run.json", "records.jsonl")):
             runs[path.name] = path
-    apart = folder.with_name("uav-mec-no-reflex") / "trident" if folder else None
-    if apart is not None and (apart / "run.json").is_file():
-        runs.setdefault(NO_REFLEX, apart)
     best = max((_best_reward(p) for p in runs.values()), default=float("nan"))
     return {"best": best, "runs": {name: _fits(path, best) for name, path in runs.items()}}
 
