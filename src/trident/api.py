@@ -28,6 +28,7 @@ from trident.train.episode import play, play_host
 from trident.train.loop import RunState, policy_of
 from trident.train.registry import ALGORITHMS
 from trident.train.settings import Settings, Setup, check_name, describe, make_setup, mode_names, read_run, setup_of
+from trident.train.start_from import check_fit
 from trident.types import AnyEnv, EnvSpec, HostEnv, HybridAction, View
 
 RENDER_STREAM = 2**31 + 2
@@ -164,27 +165,6 @@ def render(
     return files
 
 
-def has_reflex(env: AnyEnv) -> bool:
-    return env.physics is not None and env.physics.reflex is not None
-
-
-def space_difference(mine: EnvSpec, other: EnvSpec) -> str | None:
-    """The first thing in which the spaces of `other` are not those that a policy was trained with, or None."""
-    for name in ("num_agents", "obs_dim", "num_constraints"):
-        old, new = getattr(mine, name), getattr(other, name)
-        if old != new:
-            return f"{name} is {new}, not {old}"
-    if mine.action.low.shape != other.action.low.shape:
-        return f"actions [agents, modes, parameters] are {other.action.low.shape}, not {mine.action.low.shape}"
-    for name in ("used", "low", "high"):
-        old, new = getattr(mine.action, name), getattr(other.action, name)
-        if not np.allclose(old, new):
-            agent, mode, param = np.argwhere(~np.isclose(old, new))[0].tolist()
-            place = f"[agent {agent}, mode {mode}, parameter {param}]"
-            return f"action.{name}{place} is {new[agent, mode, param]:g}, not {old[agent, mode, param]:g}"
-    return None
-
-
 @dataclass(frozen=True, eq=False)
 class Run:
     """A trained (or interrupted) run."""
@@ -219,16 +199,7 @@ class Run:
     def on(self, env: str | AnyEnv) -> Run:
         """The same policies on another environment of the same spaces, e.g. a variant (only to evaluate)."""
         setup = make_setup(env, self.setup.algorithm.name, replace(self.setup.settings, limit={}), self.info["config"])
-        difference = space_difference(self.setup.spec, setup.spec)
-        if difference is not None:
-            raise TridentError(f"{setup.spec.name} does not fit {self.out}: its {difference}")
-        if getattr(self.setup.algorithm.config, "reflex", False) and has_reflex(self.setup.env) != has_reflex(
-            setup.env
-        ):
-            lacks = "has a reflex, and they were" if has_reflex(setup.env) else "has no reflex, and they were not"
-            raise TridentError(
-                f"the policies of {self.out} do not fit {setup.spec.name}: it {lacks} trained without one"
-            )
+        check_fit(self.setup, self.out, setup)
         run = replace(self, setup=setup)
         run.__dict__["info"] = describe(setup)
         return run

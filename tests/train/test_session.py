@@ -324,6 +324,24 @@ def test_warm_start_fits_the_learner_before_the_first_round(whole, tmp_path):
     assert not (tmp_path / "other").exists()
 
 
+def test_a_run_goes_on_from_what_another_has_learned(whole, tmp_path):
+    """Seeds take turns; the first round learns from there; what does not fit is said before anything is written."""
+    learned = session.load_state(setup_of(whole.out), whole.out)[0].algo
+    longer = setup(start_from=str(whole.out), seeds=3, episodes=4)
+    run = session.train(longer, tmp_path / "run")
+    assert records(run.out)[0]["values"]["reward"][:2] != records(whole.out)[0]["values"]["reward"]
+    assert run.state.algo.rounds.tolist() == [int(learned.rounds[i]) + run.rounds for i in (0, 1, 0)]
+    again = session.resume(run.out)
+    assert bits(again.state) == bits(run.state)
+    with pytest.raises(TridentError, match=r"no run .*nowhere|nowhere"):
+        session.train(setup(start_from=str(tmp_path / "nowhere")), tmp_path / "other")
+    with pytest.raises(TridentError, match="trained by tiny: --algo tiny goes on"):
+        session.train(setup(algo="random", start_from=str(whole.out)), tmp_path / "other")
+    with pytest.raises(TridentError, match="two ways to begin"):
+        session.train(setup(start_from=str(whole.out), warm_start="random"), tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
 def test_a_buffer_that_cannot_fit_is_refused_before_anything_is_written(tmp_path):
     with pytest.raises(TridentError, match="replay buffer of 1,000,000,000,000 transitions"):
         session.train(setup(config={"replay": 10**12}), tmp_path / "run")

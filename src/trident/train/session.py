@@ -30,6 +30,7 @@ from trident.train import checkpoint, host
 from trident.train.loop import Machine, Program, RunState, program
 from trident.train.record import divergence, first_record, make_record, prepare_values
 from trident.train.settings import Setup, identity, read_run, setup_of, write_run
+from trident.train.start_from import check_sizes, check_start_from, handed_over
 from trident.train.warm_start import check_warm_start, warm_start
 from trident.types import AnyEnv, Env, HostEnv
 
@@ -52,6 +53,9 @@ def train(setup: Setup, out: Path, progress: Progress | None = None) -> Outcome:
     if isinstance(setup.env, HostEnv):
         reset(setup.env, 0)  # so does a simulator that cannot start
     template = _template(setup)
+    if setup.settings.start_from is not None:
+        old, folder = check_start_from(setup)
+        check_sizes(_template(old).algo, template.algo, folder)
     _check_memory(setup, template)
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -198,6 +202,11 @@ def _begin(setup: Setup, out: Path, machine: Machine, progress: Progress, fresh:
             )
         return found.tree, last, found.round
     state, measured = machine.init(seed_keys(setup))
+    if setup.settings.start_from is not None:
+        old, folder = check_start_from(setup)
+        learned, round_, _ = load_state(old, folder)
+        state = state._replace(algo=handed_over(learned.algo, len(setup.seeds)))
+        progress.say(f"going on from {folder}, round {round_}")
     last = first_record()
     recording.truncate(path, -1)
     if measured:

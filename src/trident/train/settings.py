@@ -81,6 +81,8 @@ class Settings:
     """Scripted policy the learner is fitted to before the first round."""
     warm_start_rounds: int = 4
     """Rounds of scripted data for --warm-start."""
+    start_from: str | None = None
+    """Folder of another run of the same algorithm, on the same spaces: go on from what it has learned (fine-tuning)."""
     shielded: bool = False
     """Pass every action through the environment's shield, in training and evaluation."""
     eval_episodes: int = 200
@@ -197,6 +199,7 @@ def identity(setup: Setup) -> dict[str, Any]:
     settings = setup.settings
     decides = [_plain_config(setup), settings.seed, settings.shielded, settings.warm_start]
     decides += [settings.warm_start_rounds, setup.spec.limits.tolist()]
+    decides += [] if settings.start_from is None else [settings.start_from]
     return {
         "env": setup.spec.name,
         "version": setup.spec.version,
