@@ -22,6 +22,7 @@ Examples:
   trident train uav-mec
   trident train uav-mec --algo happo --episodes 500 --seeds 1 --out runs/quick
   trident train uav-mec --limit {limit} --warm-start greedy
+  trident train uav-mec-hard --start-from runs/uav-mec-trident   fine-tune elsewhere what a run has learned
   trident train uav-mec --algo {algo} --algo.{field} {value}      (--algo.NAME: settings of the algorithm)
 
 Ctrl-C stops after the current round and saves; `trident resume RUN` goes on.
