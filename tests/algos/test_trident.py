@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
+from trident import closed_form
+from trident import critics as pirc
 from trident.algos import trident
+from trident.closed_form import PhysicsFit
 from trident.critics import critic_input, encode_action, residual, shaped
 from trident.envs.probes import PROBES
 from trident.errors import TridentError
@@ -17,15 +20,15 @@ from trident.lcpo import AgentUpdate, Gain, _scene, _taken, attend, contraction
 from trident.maths import hybrid
 from trident.maths.constrained_update import TRUST_REGION
 from trident.maths.discrete_gradient import ESTIMATORS
-from trident.nets import actor_apply, actors_apply
+from trident.nets import actor_apply, actors_apply, leaning
 from trident.recipe import UNLIMITED, Task, TridentConfig, calm, round_budget, temperature, training_limits
 from trident.replay import Replay, block_of
 from trident.report.figures import DIAGNOSTICS
 from trident.rollout import rollout, start
-from trident.surrogate import act_with_noise
+from trident.surrogate import act_with_noise, ratios
 from trident.train.loop import policy_of, program
 from trident.train.registry import ENVS, default_config
-from trident.types import Data
+from trident.types import Data, Reflex
 
 SMALL = TridentConfig(
     envs=16, steps=16, hidden=(16, 16), critic_hidden=(32, 32), cost_hidden=(32, 32), replay=4096, critic_steps=16,
@@ -240,6 +243,62 @@ def test_states_come_twice_with_opposite_noise():
     np.testing.assert_array_equal(scene.state[:16], scene.state[16:])
     assert scene.weight.sum() == pytest.approx(1.0, abs=1e-5)
     assert np.abs(np.asarray(scene.noise)).max() > 0.5
+
+
+def test_a_policy_is_judged_as_it_acted_around_its_reflex():
+    """Replayed states and this round's know what the reflex says there: the same actors are as likely as they were."""
+    env = PROBES["probe-constrained-modes"]()
+    modes, params = env.spec.action.low.shape[1:]
+    says = lambda obs: Reflex(1.0 + jnp.arange(modes) * obs[0], jnp.full((modes, params), 0.4))  # noqa: E731
+    physics = replace(env.physics, reflex=says)
+    task = Task(replace(SMALL, policy_batch=32, reflex_source="both"), env.spec, physics)
+    algorithm = trident.make(task.config, env.spec, physics)
+    state = algorithm.init(jax.random.key(0))
+    policy = lambda k, _, step: algorithm.act(state, step.view, k, False)  # noqa: E731
+    roll = jax.jit(lambda key: rollout(env, policy, key, start(env, key, 8), 8)[1])(jax.random.key(1))
+    block, actors, used = block_of(roll), state.policy.actors, jnp.asarray(env.spec.action.used)
+
+    @jax.jit
+    def look(key):
+        scene = _scene(task, Data(roll, Replay(block, jnp.int32(block.reward.size))), 0, key)
+        taken = _taken(task, actors, state.critic, roll)
+        mine, others = ratios(used, taken, actors, 0)
+        return scene, mine(jax.tree.map(lambda x: x[0], actors), taken), others
+
+    scene, mine, others = look(jax.random.key(2))
+    for known, said in zip(scene.leaning, leaning(says, scene.obs), strict=True):
+        np.testing.assert_allclose(known, said, rtol=1e-6)
+    np.testing.assert_allclose(mine, 1.0, rtol=1e-4)
+    np.testing.assert_allclose(others, 1.0, rtol=1e-4)
+
+
+def test_critics_know_the_closed_form_of_both_ends_and_fit_it_to_the_rollout():
+    env, roll = play_random("probe-constrained-modes")
+    task = Task(replace(SMALL, critic_steps=2, critic_batch=8), env.spec, env.physics)
+    rows = block_of(roll)
+    fit = PhysicsFit(*jnp.array([[0.3, 0.2, 0.1, 1.0]] * task.num_signals).T)
+    following = jax.tree.map(lambda x: jnp.roll(x, 1, axis=0), rows.executed)
+    closed = lambda *ends: closed_form.physics_parts(env.physics, task.num_signals, *ends)  # noqa: E731
+    value = lambda parts: closed_form.q_phys(fit, parts, task.discounts)  # noqa: E731
+    parts = closed(*pirc.both_ends(rows, following))
+    batch = pirc.batch_of(rows, following, env.spec.action, parts, fit, task.discounts)
+    before, after = closed(rows.state, rows.executed), closed(rows.next_state, following)
+    assert not np.allclose(value(before), value(after))
+    np.testing.assert_allclose(batch.q_phys, value(before), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(batch.next_q_phys, value(after), rtol=1e-5, atol=1e-6)
+    for x, end in ((batch.x, before), (batch.next_x, after)):
+        np.testing.assert_allclose(x[:, x.shape[1] - end.successor.shape[1] :], end.successor, rtol=1e-5, atol=1e-6)
+
+    state = trident.make(task.config, env.spec, env.physics).init(jax.random.key(0))
+    other = Replay(jax.tree.map(lambda x: x[:1], rows), jnp.int32(1))  # what is replayed has no say in the fit
+    learn = jax.jit(lambda key: pirc.learn(task, state.critic, Data(roll, other), state.policy.actors, key, 0)[0])
+    own = jax.tree.map(lambda x: x.reshape(*roll.reward.shape, -1), before)
+    ended = roll.terminated | roll.truncated
+    sums = closed_form.fit_sums(roll.signals, ended, own, task.discounts)
+    unit = closed_form.spread(roll.signals, ended, task.discounts)
+    wanted = closed_form.fit_physics(sums, unit, task.discounts)
+    for found, known in zip(learn(jax.random.key(1)).fit, wanted, strict=True):
+        np.testing.assert_allclose(found, known, rtol=1e-3, atol=1e-4)
 
 
 def gradients_of(name, **fields):
