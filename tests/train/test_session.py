@@ -335,6 +335,11 @@ def test_a_run_goes_on_from_what_another_has_learned(whole, tmp_path):
     assert bits(again.state) == bits(run.state)
     with pytest.raises(TridentError, match=r"no run .*nowhere|nowhere"):
         session.train(setup(start_from=str(tmp_path / "nowhere")), tmp_path / "other")
+    bare = tmp_path / "bare"  # a record without checkpoints
+    bare.mkdir()
+    (bare / "run.json").write_text((whole.out / "run.json").read_text())
+    with pytest.raises(TridentError, match="no readable checkpoint"):
+        session.train(setup(start_from=str(bare)), tmp_path / "other")
     with pytest.raises(TridentError, match="trained by tiny: --algo tiny goes on"):
         session.train(setup(algo="random", start_from=str(whole.out)), tmp_path / "other")
     with pytest.raises(TridentError, match="two ways to begin"):

@@ -55,7 +55,7 @@ def train(setup: Setup, out: Path, progress: Progress | None = None) -> Outcome:
     template = _template(setup)
     if setup.settings.start_from is not None:
         old, folder = check_start_from(setup)
-        check_sizes(_template(old).algo, template.algo, folder)
+        check_sizes(load_state(old, folder)[0].algo, template.algo, folder)  # it can be read, and it fits
     _check_memory(setup, template)
     try:
         out.mkdir(parents=True, exist_ok=True)
