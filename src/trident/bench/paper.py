@@ -56,9 +56,9 @@ TABLE1 = Campaign(
 ABLATIONS = Campaign(
     envs=("uav-mec",),
     methods=(
-        "trident", "trident-no-stgc", "trident-stgc", "trident-lagrangian", "trident-no-recovery", "trident-no-reflex",
-        "trident-both", "trident-no-pirc", "trident-no-physics", "trident-additive-physics", "trident-no-trust-region",
-        "trident-no-hybrid", "trident-simultaneous", "trident-unconstrained", "trident-paper",
+        "trident", "trident-no-reflex", "trident-no-stgc", "trident-stgc", "trident-lagrangian", "trident-no-recovery",
+        "trident-no-physics", "trident-additive-physics", "trident-no-trust-region", "trident-no-hybrid",
+        "trident-simultaneous", "trident-unconstrained", "trident-paper",
     ),
     columns=("reward", "total"),
     paper={

@@ -88,32 +88,37 @@ PRINTED = replace(
     cost_physics=False, target_rate=0.005, source="pathwise", filter=False, reflex=False,
     log_std_final=TRIDENT.log_std,
 )  # fmt: skip
-ABLATIONS: dict[str, tuple[str, trident.TridentConfig]] = {
+FROM_NOTHING = replace(TRIDENT, reflex=False)
+"""What parts are taken away from: around a reflex nothing is learned that they could make a difference to."""
+VARIANTS: dict[str, tuple[str, trident.TridentConfig]] = {
+    "no-reflex": ("trident whose actors start from nothing, as the paper's do", FROM_NOTHING),
+    "large": ("trident with the paper's network sizes (256-256, 512-512-512, 256-256)", LARGE),
+    "paper": ("from nothing, everything as printed", PRINTED),
     "pathwise": (
         "the reward's direction by the critics' slopes alone",
         replace(TRIDENT, source="pathwise", reflex_source="pathwise"),
     ),
     "both": (
-        "the reward's direction by residual slopes and advantages around a reflex too",
+        "the reward's direction by residual slopes and advantages around the reflex too",
         replace(TRIDENT, reflex_source="both"),
     ),
-    "unfiltered": ("gradients as they come, noise and all", replace(TRIDENT, filter=False)),
-    "stgc": ("the mode's gradient by STGC, however few the modes", replace(TRIDENT, estimator="stgc")),
-    "no-stgc": ("plain Gumbel-Softmax", replace(TRIDENT, estimator="gs")),
-    "lagrangian": ("multipliers instead of Lyapunov budgets", replace(TRIDENT, safety="lagrangian")),
-    "no-recovery": ("an impossible step is not replaced by recovery", replace(TRIDENT, recovery="none")),
-    "no-reflex": ("actors that start from nothing", replace(TRIDENT, reflex=False)),
-    "no-pirc": ("plain critics", replace(TRIDENT, physics="none")),
-    "no-physics": ("plain critics and plain actors", replace(TRIDENT, physics="none", reflex=False)),
-    "additive-physics": ("physics in the reward instead of the critics", replace(TRIDENT, physics="additive")),
-    "no-trust-region": ("steps of fixed length, KL unchecked", replace(TRIDENT, metric="euclidean")),
+    "no-pirc": ("plain critics around the reflex", replace(TRIDENT, physics="none")),
+}
+ABLATIONS: dict[str, tuple[str, trident.TridentConfig]] = {
+    "unfiltered": ("gradients as they come, noise and all", replace(FROM_NOTHING, filter=False)),
+    "stgc": ("the mode's gradient by STGC, however few the modes", replace(FROM_NOTHING, estimator="stgc")),
+    "no-stgc": ("plain Gumbel-Softmax", replace(FROM_NOTHING, estimator="gs")),
+    "lagrangian": ("multipliers instead of Lyapunov budgets", replace(FROM_NOTHING, safety="lagrangian")),
+    "no-recovery": ("an impossible step is not replaced by recovery", replace(FROM_NOTHING, recovery="none")),
+    "no-physics": ("plain critics", replace(FROM_NOTHING, physics="none")),
+    "additive-physics": ("physics in the reward instead of the critics", replace(FROM_NOTHING, physics="additive")),
+    "no-trust-region": ("steps of fixed length, KL unchecked", replace(FROM_NOTHING, metric="euclidean")),
     "no-hybrid": (
         "modes mixed as if continuous, parameters the same in all of them",
-        replace(TRIDENT, estimator="relax", conditional=False),
+        replace(FROM_NOTHING, estimator="relax", conditional=False),
     ),
-    "simultaneous": ("all agents at once", replace(TRIDENT, agent_order="simultaneous")),
-    "unconstrained": ("limits are only reported", replace(TRIDENT, safety="none")),
-    "paper": ("everything as printed", PRINTED),
+    "simultaneous": ("all agents at once", replace(FROM_NOTHING, agent_order="simultaneous")),
+    "unconstrained": ("limits are only reported", replace(FROM_NOTHING, safety="none")),
 }
 
 ALGORITHMS: dict[str, Preset] = {
@@ -171,11 +176,11 @@ ALGORITHMS: dict[str, Preset] = {
         shielded=True,
     ),
     "trident": Preset("SHA + PIRC + LCPO: safe, hybrid, physics-informed", trident.make, TRIDENT),
-    "trident-large": Preset(
-        "trident with the paper's network sizes (256-256, 512-512-512, 256-256)", trident.make, LARGE
-    ),
-} | {
-    f"trident-{name}": Preset(f"ablation: {help_}", trident.make, config) for name, (help_, config) in ABLATIONS.items()
+}
+ALGORITHMS |= {f"trident-{name}": Preset(help_, trident.make, config) for name, (help_, config) in VARIANTS.items()}
+ALGORITHMS |= {
+    f"trident-{name}": Preset(f"ablation, from nothing: {help_}", trident.make, config)
+    for name, (help_, config) in ABLATIONS.items()
 }
 
 
