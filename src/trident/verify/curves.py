@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.ticker import NullFormatter
 
 import trident
 from trident.report.records import read, series
@@ -174,12 +175,15 @@ def draw(data: Data, path: Path) -> None:
                 ends = np.sort(rounds)[[0, -1]]
                 slope_guide(ax, ends, slope, 1.3 * top * (ends[1] / ends[0]) ** min(slope, 0.0))
             ax.set(title=title, xlabel="rounds K")
+            ax.set_xticks([20, 50, 100], ["20", "50", "100"])
+            ax.xaxis.set_minor_formatter(NullFormatter())
 
         return panel
 
     panels(
         path, "uav-mec, from the committed training records",
         [curve("violation", "cumulative violation", (1.0, 0.5)), curve("gap", "mean gap to the best known", (-0.5,))],
+        legend=1,
     )  # fmt: skip
 
 
