@@ -1,6 +1,7 @@
 """Tables of methods: what is run, what is skipped, what is missing, and how records become rows."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -50,13 +51,43 @@ def test_rows_hold_ours_the_printed_and_the_training(tmp_path):
     table = versus_table([one, two], columns, printed, {"madac": "exit code 1"})
     random, mappo, macpo, madac = table.splitlines()[2:]
     assert "-6.10 [-6.20, -6.00] (-5.24)" in mappo
-    assert "2.0 [2.0, 2.0] (17.2)" in mappo
-    assert "7.0 [7.0, 7.0] (28.7)" in mappo
+    assert "2.00 [2.00, 2.00] (17.2)" in mappo
+    assert "7.00 [7.00, 7.00] (28.7)" in mappo
     assert "40.0 [40.0, 40.0]" in mappo
     assert mappo.rstrip(" |").endswith("20.0")  # minutes
     assert "macpo (sampled, 1 of 2 seeds diverged)" in macpo
     assert "madac (missing)" in madac
     assert random.startswith("| random")
+
+
+def test_references_come_from_the_run_that_knows_most_of_them_and_one_seed_has_no_interval(tmp_path):
+    one, two = write_run(tmp_path / "a", "mappo", [-6.0]), write_run(tmp_path / "b", "happo", [-6.5])
+    result = json.loads((two / "result.json").read_text())
+    result["policies"] = {"greedy": result["policies"]["random"]} | result["policies"]
+    (two / "result.json").write_text(json.dumps(result))
+    rows = versus_table([one, two], ("reward",), {}, {}).splitlines()[2:]
+    assert [row.split(" | ")[:2] for row in rows] == [
+        ["| greedy", "-9.00"], ["| random", "-9.00"], ["| mappo", "-6.00"], ["| happo", "-6.50"]
+    ]  # fmt: skip
+
+
+def test_a_table_goes_between_the_marks_of_a_page(tmp_path, capsys, monkeypatch):
+    for method, reward in (("mappo", -6.0), ("happo", -6.5)):
+        write_run(tmp_path / "runs" / method, method, [reward, reward])
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- table1: by a command -->\nstale\n<!-- end of table1 -->\nafter\n")
+    words = f"bench table1 --methods mappo happo --episodes 4 --seeds 2 --out {tmp_path / 'runs'} --docs {page}"
+    monkeypatch.setitem(CAMPAIGNS, "table1", replace(CAMPAIGNS["table1"], columns=("reward", "total"), paper={}))
+    assert main(words.split()) == 0
+    text = page.read_text()
+    assert text.startswith("before\n<!-- table1: by a command -->\n\n| method | Reward |")
+    assert "| happo | -6.50 [-6.50, -6.50] |" in text
+    assert text.endswith("<!-- end of table1 -->\nafter\n")
+    assert "stale" not in text
+    assert "| method" not in capsys.readouterr().out  # the terminal gets a plain one
+    page.write_text("no marks\n")
+    assert main(words.split()) == 2
+    assert "has no place for it" in capsys.readouterr().err
 
 
 def test_convergence_is_where_the_smoothed_reward_has_gone_its_way(tmp_path):

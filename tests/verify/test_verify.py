@@ -151,7 +151,7 @@ def test_command(tmp_path, capsys):
     listed = capsys.readouterr().out
     assert all(c.name in listed for c in CLAIMS)
     out, page = tmp_path / "record.json", tmp_path / "page.md"
-    page.write_text(f"before\n{lab.MARKS[0]}\nstale\n{lab.MARKS[1]}\nafter\n")
+    page.write_text("before\n<!-- verdicts: by hand -->\nstale\n<!-- end of verdicts -->\nafter\n")
     assert main(["verify", "table-reward", "--out", str(out), "--docs", str(page)]) == 0
     said = capsys.readouterr().out
     assert "table-reward" in said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from trident.cli.options import parse
 from trident.errors import TridentError
 from trident.report.compare import label, load_runs
 from trident.report.figures import draw_comparison, draw_front
+from trident.report.tables import insert
 from trident.report.versus import grid_table, versus_table
 
 EXAMPLES = """\
@@ -84,6 +86,8 @@ class TableOptions:
     """Folder for curves.png and front.png; the runs' own if left out."""
     markdown: bool = False
     """Print the tables as markdown."""
+    docs: Path | None = None
+    """A page to put the table into, between the lines `<!-- TABLE: (any words) -->` and `<!-- end of TABLE -->`."""
 
 
 @dataclass(frozen=True)
@@ -125,18 +129,34 @@ def _table(name: str, argv: list[str]) -> int:
         raise TridentError(f"nothing finished: {'; '.join(f'{job.method}: {why}' for job, why in missing.items())}")
     style = "markdown" if options.markdown else "plain"
     done = {env: [job.folder for job in jobs if job.env == env and job not in missing] for env in envs}
-    if campaign.headline is not None:
-        grid = (campaign.headline, campaign.paper, campaign.averages, style, campaign.full_steps)
-        print(grid_table(done, tuple(methods), *grid), end="\n\n")
+    lost = {env: {job.method: why for job, why in missing.items() if job.env == env} for env in envs}
+    print(_tables(campaign, done, methods, lost, style))
+    if options.docs:
+        insert(options.docs, name, _tables(campaign, done, methods, lost, "markdown"))
     for env, folders in done.items():
+        where = options.figures or options.out
         if folders:
-            lost = {job.method: why for job, why in missing.items() if job.env == env}
-            print(f"{env}\n" if several else "", end="")
-            paper = campaign.paper.get(env, {})
-            print(versus_table(folders, campaign.columns, paper, lost, style, campaign.full_steps))
-            where = options.figures or options.out
             _draw(campaign, folders, where / env if several else where)
     return 1 if missing else 0
+
+
+def _tables(
+    campaign: Campaign,
+    done: dict[str, list[Path]],
+    methods: Sequence[str],
+    lost: dict[str, dict[str, str]],
+    style: str,
+) -> str:
+    """Methods x environments, if the table has several, and each environment's own."""
+    parts = []
+    if campaign.headline is not None:
+        grid = (campaign.headline, campaign.paper, campaign.averages, style, campaign.full_steps)
+        parts.append(grid_table(done, tuple(methods), *grid))
+    for env, folders in ((env, folders) for env, folders in done.items() if folders):
+        title = f"{env}\n\n" if len(campaign.envs) > 1 else ""
+        paper = campaign.paper.get(env, {})
+        parts.append(title + versus_table(folders, campaign.columns, paper, lost[env], style, campaign.full_steps))
+    return "\n\n".join(parts)
 
 
 def _draw(campaign: Campaign, folders: list[Path], where: Path) -> None:

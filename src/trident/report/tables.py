@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from trident.errors import TridentError
 from trident.report.stats import Estimate, bootstrap
 
 
@@ -23,6 +26,19 @@ def plain(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     rule = ["---", *["---:"] * (len(header) - 1)]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in [header, rule, *rows])
+
+
+def insert(page: Path, name: str, text: str) -> None:
+    """Put a generated text between the two marks that a page has for it."""
+    try:
+        old = page.read_text(encoding="utf-8")
+    except OSError as error:
+        raise TridentError(f"cannot read {page}: {error.strerror or error}") from error
+    marks = re.compile(rf"(<!-- {re.escape(name)}:[^\n]*-->\n).*?(<!-- end of {re.escape(name)} -->)", re.DOTALL)
+    if not marks.search(old):
+        lines = f"'<!-- {name}: (any words) -->' and '<!-- end of {name} -->'"
+        raise TridentError(f"{page} has no place for it: it needs the lines {lines}")
+    page.write_text(marks.sub(lambda m: f"{m[1]}\n{text}\n\n{m[2]}", old), encoding="utf-8")
 
 
 def number(value: float) -> str:

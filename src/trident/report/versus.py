@@ -89,16 +89,22 @@ def versus_table(
     runs = load(folders)
     header = ["method", *(NAMES.get(c, c) for c in columns), "violations in training %", "converged at", "minutes"]
     rows = []
-    learned = {t.algo for t in runs}
-    for name, seeds in runs[0].result["policies"].items():
-        if name not in learned:
-            values = [None if c.startswith("train/") else [value_of(s, c) for s in seeds] for c in columns]
-            rows.append([name, *_cells(values, columns, paper.get(name)), "-", "-", "-"])
+    for name, seeds in _references(runs).items():
+        values = [None if c.startswith("train/") else [value_of(s, c) for s in seeds] for c in columns]
+        rows.append([name, *_cells(values, columns, paper.get(name)), "-", "-", "-"])
     for t in runs:
         cells = _cells([t.values(c) for c in columns], columns, paper.get(t.algo))
         rows.append([t.algo + _marks([t], full_steps), *cells, *_training(t.run, t.records)])
     rows += [[f"{name} (missing)", *("-" for _ in header[1:])] for name in missing]
     return _text(header, rows, style, full_steps)
+
+
+def _references(runs: list[Trained]) -> dict[str, list[dict[str, float]]]:
+    """The scripted policies beside which runs were evaluated; older runs may know fewer of them."""
+    learned, found = {t.algo for t in runs}, {}
+    for t in sorted(runs, key=lambda t: -len(t.result["policies"])):
+        found |= {name: seeds for name, seeds in t.result["policies"].items() if name not in learned | set(found)}
+    return found
 
 
 def grid_table(
@@ -151,15 +157,26 @@ def _marks(runs: list[Trained], full_steps: int | None) -> str:
 def _cells(values: list[list[float] | None], columns: tuple[str, ...], printed: tuple[float, ...] | None) -> Cells:
     known = [*(printed or ()), *[None] * len(columns)]
     return [
-        _cell(None if v is None else bootstrap(v), column, theirs)
+        _cell(None if v is None else bootstrap(v), column, theirs, 0 if v is None else len(v))
         for v, column, theirs in zip(values, columns, known, strict=False)
     ]
 
 
-def _cell(ours: Estimate | None, column: str, theirs: float | None) -> str:
-    scale, digits = (100.0, 1) if column in RATES else (1.0, 2)
-    text = "-" if ours is None else "{:.{d}f} [{:.{d}f}, {:.{d}f}]".format(*(scale * x for x in ours), d=digits)
-    return text + (f" ({scale * theirs:.{digits}f})" if theirs is not None else "")
+def _cell(ours: Estimate | None, column: str, theirs: float | None, samples: int = 2) -> str:
+    """One sample has no interval."""
+    scale = 100.0 if column in RATES else 1.0
+    text = "-" if ours is None else _interval(scale, ours, samples)
+    return text + (f" ({_short(scale * theirs)})" if theirs is not None else "")
+
+
+def _interval(scale: float, ours: Estimate, samples: int) -> str:
+    value, low, high = (scale * x for x in ours)
+    d = len(_short(value).partition(".")[2])
+    return f"{value:.{d}f}" + (f" [{low:.{d}f}, {high:.{d}f}]" if samples > 1 else "")
+
+
+def _short(value: float) -> str:
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
 def _training(run: dict[str, Any], records: list[Record]) -> Cells:
@@ -167,5 +184,5 @@ def _training(run: dict[str, Any], records: list[Record]) -> Cells:
     violations = bootstrap(np.sum(costs, axis=0)) if costs else None
     minutes = records[-1]["seconds"] / 60 if records else float("nan")
     at = np.mean(convergence(run, records)) if len(records) > 1 else float("nan")
-    text = "-" if violations is None else "{:.1f} [{:.1f}, {:.1f}]".format(*violations)
+    text = "-" if violations is None else _interval(1.0, violations, len(costs[0]))
     return [text, f"{at:.0f}", f"{minutes:.1f}"]

@@ -90,7 +90,7 @@ PRINTED = replace(
 )  # fmt: skip
 FROM_NOTHING = replace(TRIDENT, reflex=False)
 """What parts are taken away from: around a reflex nothing is learned that they could make a difference to."""
-VARIANTS: dict[str, tuple[str, trident.TridentConfig]] = {
+FORMS: dict[str, tuple[str, trident.TridentConfig]] = {
     "no-reflex": ("trident whose actors start from nothing, as the paper's do", FROM_NOTHING),
     "large": ("trident with the paper's network sizes (256-256, 512-512-512, 256-256)", LARGE),
     "paper": ("from nothing, everything as printed", PRINTED),
@@ -177,7 +177,7 @@ ALGORITHMS: dict[str, Preset] = {
     ),
     "trident": Preset("SHA + PIRC + LCPO: safe, hybrid, physics-informed", trident.make, TRIDENT),
 }
-ALGORITHMS |= {f"trident-{name}": Preset(help_, trident.make, config) for name, (help_, config) in VARIANTS.items()}
+ALGORITHMS |= {f"trident-{name}": Preset(help_, trident.make, config) for name, (help_, config) in FORMS.items()}
 ALGORITHMS |= {
     f"trident-{name}": Preset(f"ablation, from nothing: {help_}", trident.make, config)
     for name, (help_, config) in ABLATIONS.items()

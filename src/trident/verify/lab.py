@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import re
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 from trident.errors import TridentError
 from trident.report.records import plain
 from trident.report.stats import Estimate
-from trident.report.tables import markdown
+from trident.report.tables import insert, markdown
 from trident.verify.claim import Check, Claim, Evidence, Experiment, Say, verdict
 from trident.verify.claims import EXPERIMENTS
 
@@ -137,21 +136,10 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e6 else f"{value:.3g}"
 
 
-MARKS = ("<!-- verdicts: written by `trident verify --docs`, do not edit -->", "<!-- end of verdicts -->")
-
-
 def insert_table(page: Path, record: Record) -> None:
     """Put the table of verdicts between the two marks of a page."""
-    try:
-        text = page.read_text(encoding="utf-8")
-    except OSError as error:
-        raise TridentError(f"cannot read {page}: {error.strerror or error}") from error
-    if not all(mark in text for mark in MARKS):
-        raise TridentError(f"{page} has no place for the table: it needs the lines {MARKS[0]!r} and {MARKS[1]!r}")
     table = markdown(HEADER, [[cell.replace("|", "\\|") for cell in row] for row in rows(record)])
-    table = table.replace("---:", "---")
-    between = re.compile(f"{re.escape(MARKS[0])}.*{re.escape(MARKS[1])}", re.DOTALL)
-    page.write_text(between.sub(lambda _: f"{MARKS[0]}\n\n{table}\n\n{MARKS[1]}", text), encoding="utf-8")
+    insert(page, "verdicts", table.replace("---:", "---"))
 
 
 def read_record(path: Path) -> Record:
