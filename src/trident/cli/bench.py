@@ -57,7 +57,7 @@ TABLE_TEXT = """\
 Run every method of a table of the paper with the same budget, then print ours beside the printed numbers (in brackets).
 
 Examples:
-  trident bench table1 --episodes 1500 --seeds 3 --out benchmarks/uav-mec
+  trident bench table1 --episodes 1500 --seeds 3 --out runs/table1
   trident bench ablations --methods trident trident-no-physics --episodes 200 --seeds 1 --out runs/quick
   trident bench table1 --jobs 2                     two runs at once
   trident bench table4-aim --steps 4500000 --seeds 3           the paper's budget
