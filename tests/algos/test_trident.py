@@ -27,7 +27,8 @@ from trident.report.figures import DIAGNOSTICS
 from trident.rollout import rollout, start
 from trident.surrogate import act_with_noise, ratios
 from trident.train.loop import policy_of, program
-from trident.train.registry import ENVS, default_config
+from trident.train import registry
+from trident.train.registry import ALGORITHMS, ENVS, default_config
 from trident.types import Data, Reflex
 
 SMALL = TridentConfig(
@@ -449,3 +450,15 @@ def test_variants_take_what_was_tuned_but_keep_what_makes_them():
     tuned, variant = (default_config(name, env) for name in ("trident", "trident-no-reflex"))
     assert tuned.reflex_source != TridentConfig().reflex_source
     assert variant == replace(tuned, reflex=False)
+
+
+def test_variants_of_rivals_take_what_was_tuned_for_their_model(monkeypatch):
+    env = PROBES["probe-constrained"]()
+    name = env.spec.name
+    tuned = {("mappo-lag", name): {"rate": 0.7, "log_std": 0.3}, ("mappo-lag-reflex", name): {"lr": 0.5}}
+    monkeypatch.setattr(registry, "TUNED", tuned)
+    own = ALGORITHMS["mappo-lag-reflex"].config
+    variant, model = (default_config(algo, env) for algo in ("mappo-lag-reflex", "mappo-lag"))
+    assert (variant.rate, variant.log_std, variant.lr) == (0.7, own.log_std, 0.5)
+    assert (model.rate, model.log_std) == (0.7, 0.3)
+    assert all(preset.like in ALGORITHMS for preset in ALGORITHMS.values() if preset.like is not None)

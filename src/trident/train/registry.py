@@ -33,6 +33,8 @@ class Preset:
     config: Any
     shielded: bool = False
     """It runs behind its environment's shield, in training and in evaluation."""
+    like: str | None = None
+    """It takes what was tuned for this one, but for the fields in which the two presets differ."""
 
 
 UAV_MEC_HELP = {
@@ -135,9 +137,11 @@ ALGORITHMS: dict[str, Preset] = {
         off_policy.make,
         replace(FACMAC, actions="relaxed"),
     ),
-    "maddpg-hybrid": Preset("maddpg with hybrid actions (Gumbel-softmax modes)", off_policy.make, MADDPG),
-    "matd3-hybrid": Preset("matd3 with hybrid actions", off_policy.make, MATD3),
-    "facmac-hybrid": Preset("facmac with hybrid actions", off_policy.make, FACMAC),
+    "maddpg-hybrid": Preset(
+        "maddpg with hybrid actions (Gumbel-softmax modes)", off_policy.make, MADDPG, like="maddpg"
+    ),
+    "matd3-hybrid": Preset("matd3 with hybrid actions", off_policy.make, MATD3, like="matd3"),
+    "facmac-hybrid": Preset("facmac with hybrid actions", off_policy.make, FACMAC, like="facmac"),
     "qmix": Preset(
         "monotonic mixture of utilities of a grid of actions (Rashid et al. 2018)", qmix.make, qmix.QMIXConfig()
     ),
@@ -149,7 +153,10 @@ ALGORITHMS: dict[str, Preset] = {
         ppo.LagrangianConfig(order="simultaneous"),
     ),
     "happo-lag": Preset(
-        "happo with a Lagrange multiplier per constraint", ppo.make, ppo.LagrangianConfig(order="sequential")
+        "happo with a Lagrange multiplier per constraint",
+        ppo.make,
+        ppo.LagrangianConfig(order="sequential"),
+        like="mappo-lag",
     ),
     "macpo": Preset(
         "constrained trust-region steps, agents one after another (Gu et al. 2021)", macpo.make, macpo.MACPOConfig()
@@ -158,11 +165,13 @@ ALGORITHMS: dict[str, Preset] = {
         "mappo-lag whose actors correct the reflex that trident's do",
         ppo.make,
         ppo.LagrangianConfig(order="simultaneous", reflex=True, log_std=REFLEX_NOISE),
+        like="mappo-lag",
     ),
     "macpo-reflex": Preset(
         "macpo whose actors correct the reflex that trident's do",
         macpo.make,
         macpo.MACPOConfig(reflex=True, log_std=REFLEX_NOISE),
+        like="macpo",
     ),
     "madac": Preset(
         "a safety actor and a task actor per agent, state-wise constraints (Li & Azizan 2024)",
@@ -174,13 +183,14 @@ ALGORITHMS: dict[str, Preset] = {
         ppo.make,
         ppo.PPOConfig(order="simultaneous"),
         shielded=True,
+        like="mappo",
     ),
     "trident": Preset("SHA + PIRC + LCPO: safe, hybrid, physics-informed", trident.make, TRIDENT),
 }
-ALGORITHMS |= {f"trident-{name}": Preset(help_, trident.make, config) for name, (help_, config) in FORMS.items()}
 ALGORITHMS |= {
-    f"trident-{name}": Preset(f"ablation, from nothing: {help_}", trident.make, config)
-    for name, (help_, config) in ABLATIONS.items()
+    f"trident-{name}": Preset(help_, trident.make, config, like="trident")
+    for forms in (FORMS, {k: (f"ablation, from nothing: {h}", c) for k, (h, c) in ABLATIONS.items()})
+    for name, (help_, config) in forms.items()
 }
 
 
@@ -212,11 +222,11 @@ def default_config(algo: str, env: AnyEnv) -> Any:
         return ScriptedConfig()
     if algo not in ALGORITHMS:
         raise TridentError(_unknown("algorithm", algo, [*ALGORITHMS, *env.scripted]))
-    config = ALGORITHMS[algo].config
-    if algo.startswith("trident-"):  # what was tuned for trident, but for the fields that make the variant
-        tuned = TUNED.get(("trident", env.spec.name), {})
-        return replace(config, **{k: v for k, v in tuned.items() if getattr(config, k) == getattr(TRIDENT, k)})
-    return replace(config, **TUNED.get((algo, env.spec.name), {}))
+    preset, inherited = ALGORITHMS[algo], {}
+    if preset.like is not None:
+        model, tuned = ALGORITHMS[preset.like].config, TUNED.get((preset.like, env.spec.name), {})
+        inherited = {k: v for k, v in tuned.items() if getattr(preset.config, k) == getattr(model, k)}
+    return replace(preset.config, **inherited | TUNED.get((algo, env.spec.name), {}))
 
 
 def make_algorithm(algo: str, env: AnyEnv, spec: EnvSpec | None = None, config: Any = None) -> Algorithm:
