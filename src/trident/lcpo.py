@@ -52,6 +52,7 @@ class Gain(NamedTuple):
     square: Any  # moving sum of predicted^2
     cost: Any  # moving mean of the measured costs
     predicted: Any  # change that the last round's updates predicted
+    known: Any  # bool, not [K]: whether a cost has been measured yet
 
 
 class PolicyState(NamedTuple):
@@ -74,11 +75,11 @@ GAIN_PRIOR = 1e-4
 
 def start(task: Task, actors: Any) -> PolicyState:
     zeros = jnp.zeros(task.spec.num_constraints)
-    gain = Gain(zeros + GAIN_PRIOR, zeros + GAIN_PRIOR, zeros, zeros)
+    gain = Gain(zeros + GAIN_PRIOR, zeros + GAIN_PRIOR, zeros, zeros, jnp.bool_(False))
     return PolicyState(actors, gain, zeros)
 
 
-def contraction(config: TridentConfig, gain: Gain, cost: Any, first: Any) -> tuple[Gain, Any]:
+def contraction(config: TridentConfig, gain: Gain, cost: Any) -> tuple[Gain, Any]:
     """The moving mean of the costs, and the share of predicted changes that was realised: sum(realised x predicted) /
     sum(predicted^2), fading with 0.9.
 
@@ -86,12 +87,12 @@ def contraction(config: TridentConfig, gain: Gain, cost: Any, first: Any) -> tup
     surrogate values a change as if every later state stayed as it is now; where feedback would have mended things
     anyway it promises several times too much, and a contraction that is only promised is none.
     """
-    smooth = jnp.where(first, cost, config.smooth * gain.cost + (1.0 - config.smooth) * cost)
-    realised = jnp.where(first, 0.0, cost - gain.cost)
+    smooth = jnp.where(gain.known, config.smooth * gain.cost + (1.0 - config.smooth) * cost, cost)
+    realised = jnp.where(gain.known, cost - gain.cost, 0.0)
     cross = 0.9 * gain.cross + realised * gain.predicted
     square = 0.9 * gain.square + gain.predicted**2
     share = jnp.clip(cross / square, 0.25, 1.0) if config.calibrate else jnp.ones_like(cost)
-    return gain._replace(cross=cross, square=square, cost=smooth), share
+    return gain._replace(cross=cross, square=square, cost=smooth, known=jnp.bool_(True)), share
 
 
 def learn(
@@ -100,7 +101,7 @@ def learn(
     """U passes over the agents."""
     config, spec, roll = task.config, task.spec, data.rollout
     taken = _taken(task, state.actors, critic, roll)
-    gain, realised = contraction(config, state.gain, jnp.mean(roll.cost, axis=(0, 1)), rounds == 0)
+    gain, realised = contraction(config, state.gain, jnp.mean(roll.cost, axis=(0, 1)))
     excess = gain.cost - training_limits(config, spec)
     budget = round_budget(config, excess, realised)
     multiplier = jnp.maximum(

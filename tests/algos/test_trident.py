@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
-from trident import closed_form
+from trident import closed_form, lcpo
 from trident import critics as pirc
 from trident.algos import trident
 from trident.closed_form import PhysicsFit
@@ -26,8 +26,8 @@ from trident.replay import Replay, block_of
 from trident.report.figures import DIAGNOSTICS
 from trident.rollout import rollout, start
 from trident.surrogate import act_with_noise, ratios
-from trident.train.loop import policy_of, program
 from trident.train import registry
+from trident.train.loop import policy_of, program
 from trident.train.registry import ALGORITHMS, ENVS, default_config
 from trident.types import Data, Reflex
 
@@ -133,20 +133,32 @@ def test_training_limits_are_tighter_than_the_declared_ones():
 
 def test_contraction_is_measured_against_later_costs():
     config = TridentConfig(smooth=0.0)
-    gain = Gain(jnp.full(1, 1e-4), jnp.full(1, 1e-4), jnp.array([0.5]), jnp.zeros(1))
+    gain = Gain(jnp.full(1, 1e-4), jnp.full(1, 1e-4), jnp.array([0.5]), jnp.zeros(1), jnp.bool_(True))
     cost = 0.5
     for _ in range(60):  # every round predicts -0.1 and gets -0.04
         gain = gain._replace(predicted=jnp.array([-0.1]))
         cost -= 0.04
-        gain, share = contraction(config, gain, jnp.array([cost]), False)
+        gain, share = contraction(config, gain, jnp.array([cost]))
     np.testing.assert_allclose(share, 0.4, rtol=0.02)
-    _, share = contraction(replace(config, calibrate=False), gain, jnp.array([cost]), False)
+    _, share = contraction(replace(config, calibrate=False), gain, jnp.array([cost]))
     assert share[0] == 1.0
-    smoothed, _ = contraction(TridentConfig(smooth=0.75), gain._replace(cost=jnp.array([0.4])), jnp.array([0.8]), False)
+    smoothed, _ = contraction(TridentConfig(smooth=0.75), gain._replace(cost=jnp.array([0.4])), jnp.array([0.8]))
     np.testing.assert_allclose(smoothed.cost, 0.5, rtol=1e-5)
     rising = gain._replace(cross=jnp.array([-1.0]))
-    _, share = contraction(config, rising, jnp.array([cost]), False)
+    _, share = contraction(config, rising, jnp.array([cost]))
     assert share[0] == np.float32(0.25)  # never zero or negative: the demand stays finite
+
+
+def test_the_first_cost_counts_whole_whatever_round_it_is_measured_in():
+    """After a safe start the first cost was once averaged with a zero that nobody had measured."""
+    env = PROBES["probe-constrained"]()
+    fresh = lcpo.start(Task(TridentConfig(), env.spec, env.physics), {}).gain
+    gain, share = contraction(TridentConfig(smooth=0.6), fresh, jnp.array([0.8]))
+    np.testing.assert_array_equal(gain.cost, jnp.array([0.8], jnp.float32))
+    assert gain.known
+    assert share[0] == 1.0  # nothing was promised yet
+    again, _ = contraction(TridentConfig(smooth=0.6), gain, jnp.array([0.3]))
+    np.testing.assert_allclose(again.cost, 0.6 * 0.8 + 0.4 * 0.3, rtol=1e-6)
 
 
 def train(name, config, rounds, seeds=2):
@@ -204,6 +216,7 @@ def test_safe_start_imitates_and_keeps_the_given_noise():
 
     state, metrics, sums = prepared(jax.random.key(0))
     assert metrics["imitation/mode_agreement"] > 0.95
+    assert not state.policy.gain.known
     np.testing.assert_allclose(state.policy.actors["log_std"], SMALL.warm_log_std)
     assert summarise(env.spec, jax.device_get(sums))["reward"] > env.optimum - 0.1
 
