@@ -183,6 +183,31 @@ def test_a_run_without_a_checkpoint_starts_again(whole, copy):
     assert records(copy) == records(whole.out)
 
 
+def test_a_finished_record_without_checkpoints_is_not_trained_anew(copy):
+    (copy / "result.json").write_text("{}")
+    shutil.rmtree(copy / "checkpoints")
+    kept = {name: (copy / name).read_bytes() for name in ("run.json", "records.jsonl")}
+    for episodes in (None, 2 * EPISODES):
+        with pytest.raises(TridentError, match="finished and has no checkpoints"):
+            session.resume(copy, episodes=episodes)
+    assert kept == {name: (copy / name).read_bytes() for name in kept}
+
+
+def test_a_prolonged_run_has_no_result_until_its_end(copy):
+    (copy / "result.json").write_text("{}")
+    session.resume(copy)
+    assert (copy / "result.json").exists()
+    session.resume(copy, episodes=EPISODES + 2, progress=Watch(ROUNDS, lambda: interrupt(signal.SIGINT)))
+    assert not (copy / "result.json").exists()
+
+
+def test_memory_that_a_cache_holds_counts_as_free():
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    assert session._available_bytes() == pytest.approx(
+        1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable")), rel=0.2
+    )
+
+
 def test_a_corrupt_checkpoint_is_reported_and_the_one_before_it_taken(whole, copy):
     session.resume(copy, progress=Watch(6, lambda: interrupt(signal.SIGINT)))
     (copy / "checkpoints" / "00000006.npz").write_bytes(b"rubbish")

@@ -24,6 +24,7 @@ from trident import lcpo
 from trident import replay as replays
 from trident.errors import TridentError
 from trident.imitate import imitate
+from trident.maths.discrete_gradient import ESTIMATORS
 from trident.nets import act, actors_init
 from trident.recipe import Task, TridentConfig, calm
 from trident.types import Algorithm, Data, DataPlan, EnvSpec, Metrics, Physics, Transition
@@ -40,6 +41,10 @@ class TridentState(NamedTuple):
 def make(config: TridentConfig, spec: EnvSpec, physics: Physics | None = None) -> Algorithm:
     if config.replay < 1:
         raise TridentError("trident learns from replayed transitions: --algo.replay must be at least 1")
+    if config.estimator not in ("auto", *ESTIMATORS):
+        raise TridentError(f"unknown estimator {config.estimator!r}: there are auto, {', '.join(ESTIMATORS)}")
+    if not 0.0 <= config.attention < 1.0:
+        raise TridentError("--algo.attention is a share: at least 0, and below 1")
     task = Task(config, spec, physics)
 
     def init(key: Any) -> TridentState:

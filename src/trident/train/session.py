@@ -73,7 +73,11 @@ def resume(
     setup = setup_of(out, env, episodes)
     if setup.rounds < old["rounds"]:
         raise TridentError(f"{out} was planned for {old['settings']['episodes']} episodes: --episodes can only add")
+    if (out / "result.json").exists() and not checkpoint.rounds(out / "checkpoints"):
+        raise TridentError(f"{out} is finished and has no checkpoints: a record can be neither resumed nor prolonged")
     run = write_run(out, setup) if episodes is not None else old
+    if setup.rounds > old["rounds"]:
+        (out / "result.json").unlink(missing_ok=True)  # of the shorter run
     return _run(setup, out, run, progress or Silent(), fresh=False)
 
 
@@ -137,8 +141,18 @@ def _check_memory(setup: Setup, template: RunState) -> None:
     if template.replay is not None:
         leaves = jax.tree.leaves(template.replay.data)
         one_seed = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in leaves]
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        replays.check_memory(one_seed, one_seed[0].shape[0], len(setup.seeds), free)
+        free = _available_bytes()
+        if free is not None:
+            replays.check_memory(one_seed, one_seed[0].shape[0], len(setup.seeds), free)
+
+
+def _available_bytes() -> int | None:
+    """What the system can give, caches that it would drop included; None where it does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), None)
 
 
 # --- running --------------------------------------------------------------------------------------

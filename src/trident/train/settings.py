@@ -140,6 +140,8 @@ def make_setup(env: str | AnyEnv, algo: str, settings: Settings, config: Any = N
         algorithm = make_algorithm(algo, env, spec, config)
     except (ValueError, TypeError) as error:
         raise TridentError(f"{algo} cannot be built for {spec.name}: {_one_line(error)}") from error
+    if algorithm.plan.envs < 1 or algorithm.plan.steps < 1:
+        raise TridentError("--algo.envs and --algo.steps must be at least 1")
     return Setup(env, spec, algorithm, settings)
 
 
@@ -248,11 +250,6 @@ def describe(setup: Setup) -> dict[str, Any]:
         "host": {"cores": os.cpu_count(), "machine": platform.machine(), "device": jax.devices()[0].platform},
         "commit": _commit(),
     }
-
-
-def _versions() -> dict[str, str]:
-    ours = sys.modules["trident"].__version__
-    return {"trident": ours, "jax": jax.__version__, "python": platform.python_version()}
 
 
 def write_run(out: Path, setup: Setup) -> dict[str, Any]:
