@@ -141,6 +141,14 @@ def test_samples_saved_by_physics_are_those_from_nothing():
     assert verdict(judge(data)) == MISSING  # what starts from a reflex says nothing of samples
 
 
+def test_who_violates_nothing_has_no_rate_and_still_less_than_macpo():
+    run = {"rounds": [8, 16, 32], "gap": [[1.0, 0.7, 0.5]], "r2_phys": [0.9], "physics": "residual", "reflex": True}
+    safe, unsafe = run | {"violation": [[0.0, 0.0, 0.0]]}, run | {"violation": [[1.0, 2.0, 3.0]]}
+    data = {"runs": {"trident": safe, "macpo": unsafe}}
+    verdicts = {c.name: verdict(c.judge(data)) for c in curves.CLAIMS if c.name in ("uav-violation", "uav-macpo")}
+    assert verdicts == {"uav-violation": MISSING, "uav-macpo": HOLDS}
+
+
 def test_without_records_nothing_is_judged(monkeypatch):
     monkeypatch.setattr(curves, "records_folder", lambda: None)
     assert set(curve_verdicts().values()) == {MISSING}

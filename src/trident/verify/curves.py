@@ -102,6 +102,8 @@ def _judge_violation(data: Data) -> Evidence:
     run = ours(data)
     if run is None:
         return Evidence((), (), "no record of trident yet")
+    if not np.all(np.array(run["violation"])[:, 0]):
+        return Evidence((), (), "a seed of trident has violated nothing: there is no rate to fit")
     return Evidence(
         (
             Check("exponent of K", _exponent(run, "violation"), high=0.6),
@@ -128,8 +130,7 @@ def _judge_macpo(data: Data) -> Evidence:
     if missing:
         return Evidence((), (), f"no record of {' and '.join(missing)} yet")
     mine, theirs = (np.array(run["violation"])[:, -1] / run["rounds"][-1] for run in runs.values())
-    ratio = np.mean(theirs) / mine
-    return Evidence((Check("violation per round, MACPO / TRIDENT", mean_interval(ratio), low=2.0),))
+    return Evidence((Check("violation per round, TRIDENT / MACPO", mean_interval(mine / np.mean(theirs)), high=0.5),))
 
 
 def _judge_physics(data: Data) -> Evidence:
