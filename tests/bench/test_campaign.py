@@ -1,6 +1,7 @@
 """Tables of methods: what is run, what is skipped, what is missing, and how records become rows."""
 
 import json
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def write_run(folder: Path, algo: str, rewards: list[float], episodes: int = 4, 
     seeds = list(range(len(rewards)))
     run = {
         "env": "uav-mec", "algo": algo, "constraints": CONSTRAINTS, "horizon": 200, "metrics": [],
-        "settings": {"episodes": episodes, "seeds": len(seeds)},
+        "settings": {"episodes": episodes, "seeds": len(seeds)}, "rounds": 20,
     }  # fmt: skip
     score = lambda r: {"reward": r, "metric/ev": 0.02, "metric/cv": 0.05, "cost/energy": 0.02, "cost/coverage": 0.05}  # noqa: E731
     policies = {"random": [score(-9.0) for _ in seeds], algo: [score(r) for r in rewards]}
@@ -112,6 +113,48 @@ def test_finished_runs_are_kept_and_others_started_or_resumed(tmp_path):
         c.is_done(job(tmp_path / "mappo", 8, 2))
 
 
+def test_another_tables_run_is_not_taken_and_a_half_trained_one_not_called_done(tmp_path):
+    folder = write_run(tmp_path / "mappo", "mappo", [-6.0, -6.1])
+    with pytest.raises(TridentError, match="has a run of mappo on uav-mec: choose another --out"):
+        c.is_done(c.Job("intersection", "mappo", folder, 4, 2))
+    records = (folder / "records.jsonl").read_text().splitlines(keepends=True)
+    (folder / "records.jsonl").write_text("".join(records[:7]))  # evaluated before its end
+    assert not c.is_done(job(folder, 4, 2))
+
+
+def test_children_end_with_the_command(tmp_path, monkeypatch):
+    """Killed, it once left its trainings running, to write into the same folders as those of the next call."""
+    sleeper = "import time; print('begun', flush=True); time.sleep(60)"
+    monkeypatch.setattr(c, "command_of", lambda _: [c.sys.executable, "-c", sleeper])
+    children: list[c.subprocess.Popen] = []
+    start = c.subprocess.Popen
+    monkeypatch.setattr(c.subprocess, "Popen", lambda *a, **k: children.append(start(*a, **k)) or children[-1])
+    pause = c.time.sleep
+
+    def killed(seconds):
+        signal.raise_signal(signal.SIGTERM)
+        pause(seconds)
+
+    monkeypatch.setattr(c.time, "sleep", killed)
+    with pytest.raises(TridentError, match="interrupted: every run was saved"):
+        c.run_all([job(tmp_path / "mappo", 4, 2)], 1, lambda _: None)
+    assert [child.poll() for child in children] == [-signal.SIGTERM]
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    with pytest.raises(TridentError, match="--jobs must be at least 1"):
+        c.run_all([], 0, lambda _: None)
+
+
+def test_who_gets_no_better_or_diverges_has_not_converged(tmp_path):
+    folder = write_run(tmp_path / "x", "mappo", [-6.0, -6.0])
+    run = json.loads((folder / "run.json").read_text())
+    records = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
+    for i, record in enumerate(records):
+        record["values"]["reward"] = [-9.0 - 0.1 * i, -9.0 + 0.1 * i if i < 10 else None]
+    assert np.isnan(convergence(run, records)).all()
+    (folder / "records.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+    assert versus_table([folder], ("reward",), {}, {}).splitlines()[-1].split(" | ")[-2] == "-"
+
+
 def test_a_crash_is_told_and_counts_as_missing(tmp_path, monkeypatch):
     says: list[str] = []
     monkeypatch.setattr(
@@ -157,7 +200,7 @@ def test_the_printed_averages_follow_from_the_printed_maps():
 def write_battle(folder: Path, wins: list[float], steps: int) -> Path:
     folder.mkdir(parents=True)
     run = {"env": folder.parent.name, "algo": folder.name, "constraints": [], "horizon": 60, "metrics": [],
-           "settings": {"episodes": 4, "seeds": len(wins)}}  # fmt: skip
+           "settings": {"episodes": 4, "seeds": len(wins)}, "rounds": 2}  # fmt: skip
     columns = CAMPAIGNS["table6"].columns[1:]
     policies = {folder.name: [dict.fromkeys(columns, 0.5) | {"metric/win": w} for w in wins]}
     rows = [
@@ -193,6 +236,8 @@ def test_methods_by_maps(tmp_path):
     assert "unconverged" not in whole
     assert "average (pair)" in whole
     assert "average (more)" not in whole
+    alone = {"smac-3m": [write_battle(tmp_path / "one" / "smac-3m" / "mappo", [0.8], 1000)]}
+    assert "80.0 (60.0)" in grid_table(alone, ("mappo",), "metric/win", {"smac-3m": {"mappo": (0.6,)}}, {})
 
 
 def test_the_mean_of_one_group_is_the_plain_bootstrap():

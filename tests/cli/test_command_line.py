@@ -68,6 +68,11 @@ def trained(training):
             "maddpg cannot be built for uav-mec: a grid needs",
         ),
         ("train tiny --algo tiny --algo.replay 1000000000000", "lower --algo.replay or --seeds"),
+        ("train tiny --algo happo --algo.envs 0", "--algo.envs and --algo.steps must be at least 1"),
+        ("train tiny --algo trident --algo.estimator exakt", "unknown estimator 'exakt': there are auto, "),
+        ("train tiny --algo trident --algo.attention 1", "--algo.attention is a share"),
+        ("eval nowhere --episodes 0", "--episodes must be at least 1"),
+        ("render tiny --env tiny", "--env shows a run elsewhere, and tiny is none"),
         ("train --algo tiny", "which environment?"),
         ("train tiny tiny --algo tiny", "tiny"),
         ("resume nowhere", "nowhere is not a run directory"),
@@ -171,6 +176,11 @@ def test_render_shows_a_run_or_a_scripted_policy(trained, capsys, tmp_path):
     assert (tmp_path / "a" / "episode.gif").stat().st_size > 1000
     assert main(["render", "tiny", "--policy", "random", "--out", str(tmp_path / "b"), "--steps", "3"]) == 0
     assert str(tmp_path / "b" / "episode.png") in capsys.readouterr().out
+
+
+def test_a_file_that_cannot_be_written_is_one_line(trained, capsys, tmp_path):
+    assert main(["compare", str(trained), "--figure", str(tmp_path / "nowhere" / "x.png")]) == 2
+    assert "No such file or directory" in capsys.readouterr().err
 
 
 def test_a_run_is_not_trained_twice_in_one_place(trained, capsys):

@@ -16,7 +16,7 @@ def write_run(folder, algo, reward, ev, env="e", finished=True):
         {"name": "charged", "better": "neither", "unit": "", "per": None},
     ]
     constraint = {"name": "energy", "limit": 0.01, "unit": "rate"}
-    run = {"env": env, "algo": algo, "constraints": [constraint], "metrics": metrics}
+    run = {"env": env, "algo": algo, "constraints": [constraint], "metrics": metrics, "rounds": 2}
     (folder / "run.json").write_text(json.dumps(run))
     seed = lambda r: {"reward": r, "metric/exec": 5.0, "metric/ev": ev, "metric/cv": 0.02, "metric/charged": 0.9}  # noqa: E731
     policies = {algo: [seed(reward), seed(reward + 0.2)], "random": [seed(-9.0), seed(-9.0)]}
@@ -79,3 +79,17 @@ def test_comparison_figure(tmp_path):
     runs = [(run["algo"], run, records) for run, _, records in load_runs(folders)]
     path = draw_comparison(runs, tmp_path / "curves.png")
     assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_run_that_was_evaluated_before_its_end_is_not_compared(tmp_path):
+    folder = write_run(tmp_path / "happo", "happo", -6.5, 0.2)
+    run = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps(run | {"rounds": 3}))
+    with pytest.raises(TridentError, match="not finished"):
+        load_runs([folder])
+
+
+def test_a_run_whose_records_are_lost_is_compared_by_its_result(tmp_path):
+    folder = write_run(tmp_path / "happo", "happo", -6.5, 0.2)
+    (folder / "records.jsonl").unlink()
+    assert compare_table([folder]).splitlines()[-1].endswith("| 0 | 2 | - |")

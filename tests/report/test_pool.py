@@ -15,6 +15,7 @@ def write_run(folder, seeds, rewards, references=False, deterministic=True, **ch
     folder.mkdir()
     settings = {"episodes": 10, "seeds": seeds, "seed": 0, "references": references}
     run = {"env": "e", "env_version": 1, "algo": "a", "config": {"lr": 1}, "commit": "c", "settings": settings}
+    run["rounds"] = 2
     policies = {"a": [{"reward": r} for r in rewards]} | ({"random": [{"reward": -9.0}]} if references else {})
     result = {
         "episodes": 5,
@@ -56,5 +57,13 @@ def test_pooled_seeds_stand_side_by_side(tmp_path):
 def test_what_differs_in_more_than_seeds_does_not_pool(tmp_path, seeds, changes, message):
     one, two = write_run(tmp_path / "1", [0], [-1.0]), write_run(tmp_path / "2", seeds, [-2.0], **changes)
     with pytest.raises(TridentError, match=message):
+        pool([one, two], tmp_path / "all")
+    assert not (tmp_path / "all").exists()
+
+
+def test_nothing_is_written_if_the_runs_do_not_fit(tmp_path):
+    one, two = write_run(tmp_path / "1", [0], [-1.0]), write_run(tmp_path / "2", [1], [-2.0])
+    (two / "records.jsonl").write_text((two / "records.jsonl").read_text().splitlines()[1] + "\n")
+    with pytest.raises(TridentError, match="different numbers of rounds"):
         pool([one, two], tmp_path / "all")
     assert not (tmp_path / "all").exists()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ from typing import NamedTuple
 
 from trident.bench.paper import Campaign
 from trident.errors import TridentError
+from trident.report.records import is_trained, read
 from trident.train.registry import ALGORITHMS, make_env
 
 Say = Callable[[str], None]
@@ -76,22 +78,28 @@ def command_of(job: Job) -> list[str]:
 def is_done(job: Job) -> bool:
     if not (job.folder / "run.json").is_file():
         return False
-    settings = json.loads((job.folder / "run.json").read_text(encoding="utf-8"))["settings"]
+    run = json.loads((job.folder / "run.json").read_text(encoding="utf-8"))
+    if (run["env"], run["algo"]) != (job.env, job.method):
+        raise TridentError(f"{job.folder} has a run of {run['algo']} on {run['env']}: choose another --out")
+    settings = run["settings"]
     had = settings["seeds"] if isinstance(settings["seeds"], int) else len(settings["seeds"])
     if (settings["episodes"], had) != (job.episodes, job.seeds):
         raise TridentError(
             f"{job.folder} has a run of {settings['episodes']} episodes and {had} seeds, not of {job.episodes} and "
             f"{job.seeds}: ask for the same, or choose another --out"
         )
-    return (job.folder / "result.json").is_file()
+    return (job.folder / "result.json").is_file() and is_trained(run, read(job.folder / "records.jsonl"))
 
 
 def run_all(jobs: Sequence[Job], at_once: int, say: Say) -> dict[Job, str]:
     """Run what is not done yet, `at_once` at a time; {job: why it is missing}."""
+    if at_once < 1:
+        raise TridentError("--jobs must be at least 1")
     waiting = [job for job in jobs if not is_done(job)]
     running: dict[Job, tuple[subprocess.Popen[bytes], float]] = {}
     missing: dict[Job, str] = {}
     total = len(waiting)
+    before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         while waiting or running:
             while waiting and len(running) < at_once:
@@ -113,10 +121,18 @@ def run_all(jobs: Sequence[Job], at_once: int, say: Say) -> dict[Job, str]:
                     missing[job] = why
             time.sleep(0.2)
     except KeyboardInterrupt:
-        for process, _ in running.values():  # the terminal has interrupted them too: they save and stop
-            process.wait()
         raise TridentError("interrupted: every run was saved, and the same command goes on") from None
+    finally:
+        for process, _ in running.values():  # whatever ended us: they save and stop
+            process.terminate()
+        for process, _ in running.values():
+            process.wait()
+        signal.signal(signal.SIGTERM, before)
     return missing
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def name_of(job: Job) -> str:

@@ -61,6 +61,11 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output has gone; say nothing more
         return 141
+    except OSError as error:
+        if os.environ.get("TRIDENT_DEBUG") or error.filename is None:
+            raise
+        print(f"trident: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
 
 
 def _dispatch(argv: list[str]) -> int:

@@ -80,8 +80,8 @@ class TableOptions:
     """Seeds per method, trained side by side."""
     jobs: int = 1
     """Runs at once, each in a process of its own."""
-    out: Path = Path("runs/tables")
-    """One folder per method, in one folder per environment if there are several."""
+    out: Path | None = None
+    """One folder per method, in one folder per environment if there are several (default: runs/TABLE)."""
     figures: Path | None = None
     """Folder for curves.png and front.png; the runs' own if left out."""
     markdown: bool = False
@@ -122,8 +122,8 @@ def _table(name: str, argv: list[str]) -> int:
     options = parse(MapTableOptions if several else TableOptions, argv, f"bench {name}", TABLE_TEXT)
     maps = options.maps if isinstance(options, MapTableOptions) else None
     envs = [campaign.prefix + m.removeprefix(campaign.prefix) for m in maps] if maps else campaign.envs
-    methods = options.methods or campaign.methods
-    jobs = plan(campaign, envs, methods, options.out, options.episodes, options.steps, options.seeds)
+    methods, out = options.methods or campaign.methods, options.out or Path("runs") / name
+    jobs = plan(campaign, envs, methods, out, options.episodes, options.steps, options.seeds)
     missing = run_all(jobs, options.jobs, lambda text: print(text, file=sys.stderr, flush=True))
     if len(missing) == len(jobs):
         raise TridentError(f"nothing finished: {'; '.join(f'{job.method}: {why}' for job, why in missing.items())}")
@@ -134,7 +134,7 @@ def _table(name: str, argv: list[str]) -> int:
     if options.docs:
         insert(options.docs, name, _tables(campaign, done, methods, lost, "markdown"))
     for env, folders in done.items():
-        where = options.figures or options.out
+        where = options.figures or out
         if folders:
             _draw(campaign, folders, where / env if several else where)
     return 1 if missing else 0

@@ -12,6 +12,7 @@ import tyro
 from trident import api
 from trident.cli.options import parse
 from trident.cli.train import finish
+from trident.errors import TridentError
 from trident.report.compare import compare_table, label, load_runs
 from trident.report.figures import draw_comparison, draw_figures
 from trident.report.pool import pool
@@ -66,6 +67,8 @@ Examples:
   trident eval runs/my-run --env smarts-intersection --episodes 10      (another simulator)
 """
     options = parse(EvalOptions, argv, "eval", text)
+    if options.episodes < 1:
+        raise TridentError("--episodes must be at least 1")
     run = api.load(options.run)
     for note in run.notes:
         print(note, file=sys.stderr)

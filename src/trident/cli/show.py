@@ -24,7 +24,7 @@ class RenderOptions:
     policy: str | None = None
     """Scripted policy (default: the run's learned policy; for an environment its first scripted one)."""
     env: str | None = None
-    """Show a run's policy in another environment with the same spaces."""
+    """Show a run's policy (or --policy) in another environment with the same spaces."""
     out: Path | None = None
     """Where to put the pictures (default: the run directory, or the current one)."""
     steps: int | None = None
@@ -58,7 +58,9 @@ Examples:
 def _render_scripted(options: RenderOptions) -> list[Path]:
     folder = Path(options.what)
     if (folder / "run.json").is_file():
-        env, folder = make_env(read_run(folder)["env"]), folder / "figures"
+        env, folder = make_env(options.env or read_run(folder)["env"]), folder / "figures"
+    elif options.env is not None:
+        raise TridentError(f"--env shows a run elsewhere, and {options.what} is none: `trident render {options.env}`")
     elif options.what not in ENVS and folder.exists():
         raise TridentError(f"{folder} is not a run directory: it has no run.json")
     else:

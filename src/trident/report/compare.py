@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from trident.errors import TridentError
-from trident.report.records import Record, read, series
+from trident.report.records import Record, is_trained, read, series
 from trident.report.stats import Estimate, bootstrap
 from trident.report.tables import markdown, number, plain
 
@@ -28,7 +28,10 @@ def load_runs(folders: list[Path]) -> list[tuple[dict[str, Any], dict[str, Any],
         if not (folder / "result.json").is_file():
             raise TridentError(f"{folder} has no result.json: finish it with `trident resume {folder}`")
         run, result = (_read(folder / name) for name in ("run.json", "result.json"))
-        loaded.append((run, result, [r for r in read(folder / "records.jsonl") if r["round"] > 0]))
+        records = read(folder / "records.jsonl")
+        if records and not is_trained(run, records):
+            raise TridentError(f"{folder} is not finished: `trident resume {folder}` goes on with it")
+        loaded.append((run, result, [r for r in records if r["round"] > 0]))
     envs = {run["env"] for run, _, _ in loaded}
     if len(envs) > 1:
         raise TridentError(f"these runs are of different environments: {', '.join(sorted(envs))}")
@@ -76,11 +79,10 @@ def label(run: dict[str, Any], folder: Path) -> str:
 
 def training_violations(run: dict[str, Any], records: list[Record]) -> str:
     """Mean over training of every cost, in percent, summed: what the hardware would have lived through."""
-    total = 0.0
-    for constraint in run["constraints"]:
-        _, values = series(records, f"cost/{constraint['name']}")
-        total = total + 100.0 * np.nanmean(values, axis=0)
-    return _interval(bootstrap(np.atleast_1d(total))) if len(run["constraints"]) else "-"
+    if not records or not run["constraints"]:
+        return "-"
+    costs = [np.nanmean(series(records, f"cost/{c['name']}")[1], axis=0) for c in run["constraints"]]
+    return _interval(bootstrap(100.0 * np.sum(costs, axis=0)))
 
 
 def _cells(seeds: list[dict[str, float]], shown: list[dict[str, Any]], rates: list[str]) -> list[str]:

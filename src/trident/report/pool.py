@@ -36,10 +36,11 @@ def pool(folders: list[Path], out: Path) -> None:
         raise TridentError(f"a seed occurs twice among {seeds}")
     if out.exists():
         raise TridentError(f"{out} exists already")
+    rounds = _rounds([records for _, _, records in runs])
     out.mkdir(parents=True)
     _write(out / "run.json", first | {"settings": first["settings"] | {"seeds": seeds}})
     _write(out / "result.json", _results([result for _, result, _ in runs], first["algo"]))
-    lines = (json.dumps(plain(_together(rows)), allow_nan=False) for rows in _rounds([r for _, _, r in runs]))
+    lines = (json.dumps(plain(_together(rows)), allow_nan=False) for rows in rounds)
     (out / "records.jsonl").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
 
 

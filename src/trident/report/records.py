@@ -89,6 +89,11 @@ def truncate(path: Path, last_round: int) -> list[Record]:
     return kept
 
 
+def is_trained(run: dict[str, Any], records: list[Record]) -> bool:
+    """Whether the records go on to the run's planned end."""
+    return bool(records) and records[-1]["round"] >= run["rounds"]
+
+
 def names(records: list[Record]) -> list[str]:
     """Every name that occurs in `values`, in order of appearance."""
     return list(dict.fromkeys(name for record in records for name in record["values"]))
@@ -97,6 +102,8 @@ def names(records: list[Record]) -> list[str]:
 def series(records: list[Record], name: str) -> tuple[np.ndarray, np.ndarray]:
     """(env_steps [R], values [R, seeds]) of the records that have `name`; gaps are NaN."""
     rows = [r for r in records if name in r["values"]]
+    if not rows:
+        return np.empty(0), np.empty((0, 0))
     steps = np.array([r["env_steps"] for r in rows], float)
     values = np.array([r["values"][name] for r in rows], float)
     return steps, values.reshape(len(rows), -1)

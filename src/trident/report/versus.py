@@ -51,12 +51,14 @@ def load(folders: list[Path]) -> list[Trained]:
 
 
 def convergence(run: dict[str, Any], records: list[Record], share: float = 0.95) -> np.ndarray:
-    """Episodes after which a seed's reward (mean of 5 rounds) first has gone `share` of its way; [seeds]."""
+    """Episodes after which a seed's reward (mean of 5 rounds) first has gone `share` of its way; [seeds], NaN for one
+    that has got no better, or has diverged."""
     steps, values = series(records, "reward")
     window = min(5, len(values))
     smooth = np.stack([np.convolve(v, np.ones(window) / window, "valid") for v in values.T], axis=1)
     goal = smooth[0] + share * (smooth[-1] - smooth[0])
-    return steps[window - 1 :][(smooth >= goal).argmax(axis=0)] / run["horizon"]
+    at = steps[window - 1 :][(smooth >= goal).argmax(axis=0)] / run["horizon"]
+    return np.where(smooth[-1] > smooth[0], at, np.nan)
 
 
 def over_training(run: dict[str, Any], records: list[Record], metric: str) -> np.ndarray:
@@ -133,7 +135,7 @@ def grid_table(
             groups = [values[env] for env in envs if env in values]
             theirs = float(np.mean([printed[env] for env in envs])) if set(envs) <= set(printed) else None
             ours = bootstrap_groups(groups) if len(groups) == len(envs) else None
-            cells.append(_cell(ours, column, theirs))
+            cells.append(_cell(ours, column, theirs, max(map(len, groups), default=0)))
         spent = sorted({t.steps for t in found.values()})
         span = " to ".join(f"{s:,}" for s in dict.fromkeys((spent[0], spent[-1]))) if spent else "-"
         rows.append([method + _marks(list(found.values()), full_steps), *cells, span])
@@ -180,9 +182,9 @@ def _short(value: float) -> str:
 
 
 def _training(run: dict[str, Any], records: list[Record]) -> Cells:
+    if not records:
+        return ["-", "-", "-"]
     costs = [100.0 * np.nanmean(series(records, f"cost/{c['name']}")[1], axis=0) for c in run["constraints"]]
-    violations = bootstrap(np.sum(costs, axis=0)) if costs else None
-    minutes = records[-1]["seconds"] / 60 if records else float("nan")
-    at = np.mean(convergence(run, records)) if len(records) > 1 else float("nan")
-    text = "-" if violations is None else _interval(1.0, violations, len(costs[0]))
-    return [text, f"{at:.0f}", f"{minutes:.1f}"]
+    violations = _interval(1.0, bootstrap(np.sum(costs, axis=0)), len(costs[0])) if costs else "-"
+    at = bootstrap(convergence(run, records)).value
+    return [violations, "-" if at != at else f"{at:.0f}", f"{records[-1]['seconds'] / 60:.1f}"]
