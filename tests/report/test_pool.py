@@ -67,3 +67,15 @@ def test_nothing_is_written_if_the_runs_do_not_fit(tmp_path):
     with pytest.raises(TridentError, match="different numbers of rounds"):
         pool([one, two], tmp_path / "all")
     assert not (tmp_path / "all").exists()
+
+
+def test_what_a_safe_start_measured_is_kept(tmp_path):
+    folders = [write_run(tmp_path / str(i), [i], [-1.0]) for i in (0, 1)]
+    for folder in folders:
+        lines = (folder / "records.jsonl").read_text()
+        first = json.loads(lines.splitlines()[0]) | {"round": 0, "values": {"warm_start/agreement": [0.9]}}
+        (folder / "records.jsonl").write_text(json.dumps(first) + "\n" + lines)
+    pool(folders, tmp_path / "all")
+    rows = read(tmp_path / "all" / "records.jsonl")
+    assert [row["round"] for row in rows] == [0, 1, 2]
+    assert rows[0]["values"] == {"warm_start/agreement": [0.9, 0.9]}

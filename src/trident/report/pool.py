@@ -12,7 +12,7 @@ from typing import Any
 
 from trident.errors import TridentError
 from trident.report.compare import load_runs
-from trident.report.records import Record, plain
+from trident.report.records import Record, plain, read
 
 SAME = ("env", "env_version", "algo", "config", "commit")
 EVALUATED = ("episodes", "deterministic", "shielded")
@@ -36,7 +36,7 @@ def pool(folders: list[Path], out: Path) -> None:
         raise TridentError(f"a seed occurs twice among {seeds}")
     if out.exists():
         raise TridentError(f"{out} exists already")
-    rounds = _rounds([records for _, _, records in runs])
+    rounds = _rounds([read(folder / "records.jsonl") for folder in folders])
     out.mkdir(parents=True)
     _write(out / "run.json", first | {"settings": first["settings"] | {"seeds": seeds}})
     _write(out / "result.json", _results([result for _, result, _ in runs], first["algo"]))
