@@ -147,6 +147,9 @@ def test_who_violates_nothing_has_no_rate_and_still_less_than_macpo():
     data = {"runs": {"trident": safe, "macpo": unsafe}}
     verdicts = {c.name: verdict(c.judge(data)) for c in curves.CLAIMS if c.name in ("uav-violation", "uav-macpo")}
     assert verdicts == {"uav-violation": MISSING, "uav-macpo": HOLDS}
+    trident, macpo = curves.exponents(data).splitlines()[2:]
+    assert trident.startswith("| trident | 1 | none | - | - | -0.50 [")
+    assert macpo.startswith("| macpo | 1 | 0.79 [")
 
 
 def test_without_records_nothing_is_judged(monkeypatch):

@@ -34,11 +34,19 @@ def insert(page: Path, name: str, text: str) -> None:
         old = page.read_text(encoding="utf-8")
     except OSError as error:
         raise TridentError(f"cannot read {page}: {error.strerror or error}") from error
-    marks = re.compile(rf"(<!-- {re.escape(name)}:[^\n]*-->\n).*?(<!-- end of {re.escape(name)} -->)", re.DOTALL)
+    marks = _marks(name)
     if not marks.search(old):
         lines = f"'<!-- {name}: (any words) -->' and '<!-- end of {name} -->'"
         raise TridentError(f"{page} has no place for it: it needs the lines {lines}")
     page.write_text(marks.sub(lambda m: f"{m[1]}\n{text}\n\n{m[2]}", old), encoding="utf-8")
+
+
+def has_place(page: Path, name: str) -> bool:
+    return _marks(name).search(page.read_text(encoding="utf-8")) is not None
+
+
+def _marks(name: str) -> re.Pattern[str]:
+    return re.compile(rf"(<!-- {re.escape(name)}:[^\n]*-->\n).*?(<!-- end of {re.escape(name)} -->)", re.DOTALL)
 
 
 def number(value: float) -> str:

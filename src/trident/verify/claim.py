@@ -74,6 +74,8 @@ class Experiment:
     """(seed, say) -> numbers, as JSON can hold them."""
     claims: tuple[Claim, ...]
     draw: Callable[[Data, Path], None] | None = None
+    table: Callable[[Data], str] | None = None
+    """In markdown, for pages that have a place for it."""
 
 
 def verdict(evidence: Evidence) -> str:

@@ -20,8 +20,9 @@ from matplotlib.ticker import NullFormatter
 import trident
 from trident.report.records import read, series
 from trident.report.stats import Estimate
+from trident.report.tables import markdown
 from trident.verify.claim import Check, Claim, Data, Evidence, Experiment, Say
-from trident.verify.fits import fit_power, mean_interval
+from trident.verify.fits import fit_power, fit_powers, mean_interval
 from trident.verify.plots import COLOURS, panels, slope_guide
 
 POINTS = 24
@@ -158,8 +159,31 @@ def _judge_r2(data: Data) -> Evidence:
     return Evidence((Check("mean R2 over training", mean_interval(run["r2_phys"]), 0.7, 1.0),))
 
 
+def _shown(data: Data) -> Data:
+    return {name: run for name, run in data["runs"].items() if name.startswith("trident") or name == "macpo"}
+
+
+def exponents(data: Data) -> str:
+    """Of every run that is drawn: y ~ K^exponent on logarithms, intervals over seeds."""
+    header = ["run", "seeds", "violation: exponent of K", "R2", "R2 of c sqrt(K)", "gap: exponent of K", "R2",
+              "R2 of c / sqrt(K)"]  # fmt: skip
+    rows = []
+    for name, run in _shown(data).items():
+        cells = []
+        for what, root in (("violation", 0.5), ("gap", -0.5)):
+            curves = np.array(run[what])
+            if not np.all(curves > 0):
+                cells += ["none" if not curves.any() else "-", "-", "-"]
+                continue
+            power, rooted = fit_powers(run["rounds"], curves), _root_r2(run, what, root).value
+            value, low, high = power.exponent
+            cells += [f"{value:.2f} [{low:.2f}, {high:.2f}]", f"{power.r2:.3f}", f"{rooted:.2f}"]
+        rows.append([name, str(len(run["gap"])), *cells])
+    return markdown(header, rows)
+
+
 def draw(data: Data, path: Path) -> None:
-    shown = {name: run for name, run in data["runs"].items() if name.startswith("trident") or name == "macpo"}
+    shown = _shown(data)
 
     def curve(what: str, title: str, slopes: tuple[float, ...]) -> Any:
         def panel(ax: Any) -> None:
@@ -197,4 +221,4 @@ CLAIMS = (
     Claim("uav-r2", "appendix F", "the closed form explains 70 % of the value's variance", _judge_r2),
 )  # fmt: skip
 
-EXPERIMENT = Experiment("curves", "rates on UAV-MEC, from training records", measure, CLAIMS, draw)
+EXPERIMENT = Experiment("curves", "rates on UAV-MEC, from training records", measure, CLAIMS, draw, exponents)

@@ -12,7 +12,7 @@ from typing import Any
 from trident.errors import TridentError
 from trident.report.records import plain
 from trident.report.stats import Estimate
-from trident.report.tables import insert, markdown
+from trident.report.tables import has_place, insert, markdown
 from trident.verify.claim import Check, Claim, Evidence, Experiment, Say, verdict
 from trident.verify.claims import EXPERIMENTS
 
@@ -137,9 +137,12 @@ def number(value: float) -> str:
 
 
 def insert_table(page: Path, record: Record) -> None:
-    """Put the table of verdicts between the two marks of a page."""
+    """Put the table of verdicts between the two marks of a page, and every experiment's own where it has a place."""
     table = markdown(HEADER, [[cell.replace("|", "\\|") for cell in row] for row in rows(record)])
     insert(page, "verdicts", table.replace("---:", "---"))
+    for e in EXPERIMENTS:
+        if e.table is not None and e.name in record["experiments"] and has_place(page, e.name):
+            insert(page, e.name, e.table(record["experiments"][e.name]["data"]))
 
 
 def read_record(path: Path) -> Record:
