@@ -56,6 +56,17 @@ def test_table_has_references_first_and_every_run(tmp_path):
     assert "charged" not in header
 
 
+def test_references_behind_a_shield_stand_only_where_no_others_do_and_say_so(tmp_path):
+    shielded = write_run(tmp_path / "shielded", "trident", -5.7, 0.01)
+    result = json.loads((shielded / "result.json").read_text())
+    (shielded / "result.json").write_text(json.dumps(result | {"shielded": True}))
+    other = write_run(tmp_path / "happo", "happo", -6.5, 0.2)
+    names = lambda *folders: [line.split("|")[1].strip() for line in compare_table(list(folders)).splitlines()[2:]]  # noqa: E731
+    assert names(shielded, other) == ["random", "trident (sampled)", "happo"]
+    assert "-9.00" in compare_table([shielded, other]).splitlines()[2]  # not the shielded run's
+    assert names(shielded)[:2] == ["random (shielded)", "reflex (shielded)"]
+
+
 def test_unfinished_and_mixed_runs_are_refused_in_one_line(tmp_path):
     done = write_run(tmp_path / "a", "happo", -6.0, 0.1)
     with pytest.raises(TridentError, match="trident resume"):

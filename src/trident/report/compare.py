@@ -59,9 +59,7 @@ def compare_table(folders: list[Path], style: str = "markdown") -> str:
     header = ["policy", "reward", *(f"{m['name']} {m['unit']}".strip() for m in shown)]
     header += [PERCENT[name] for name in rates] + (["total V."] if len(rates) > 1 else [])
     header += ["episodes", "seeds", "training violations"]
-    scripted: dict[str, Any] = {}
-    for _, result, _ in runs:
-        scripted |= {k: v for k, v in result["policies"].items() if k not in learned | set(scripted)}
+    scripted = references([result for _, result, _ in runs], learned)
     rows = [[name, *_cells(seeds, shown, rates), "-", str(len(seeds)), "-"] for name, seeds in scripted.items()]
     for folder, (run, result, records) in zip(folders, runs, strict=True):
         seeds = result["policies"][run["algo"]]
@@ -70,6 +68,21 @@ def compare_table(folders: list[Path], style: str = "markdown") -> str:
         name = label(run, folder) + ("" if result["deterministic"] else " (sampled)")
         rows.append([name, *cells, f"{spent:.0f}", str(len(seeds)), training_violations(run, records)])
     return (markdown if style == "markdown" else plain)(header, rows)
+
+
+def references(results: list[dict[str, Any]], learned: set[str]) -> dict[str, list[dict[str, float]]]:
+    """The scripted policies beside which runs were evaluated, each as the first run that has it measured it, in
+    the order of the run that knows most of them.
+
+    A run behind a shield evaluates them behind the shield, too: they stand here only if nothing else does, and say so.
+    """
+    shown = [r for r in results if not r.get("shielded")]
+    mark = "" if shown else " (shielded)"
+    found: dict[str, list[dict[str, float]]] = {}
+    for result in shown or results:
+        found = result["policies"] | found
+    most = max(shown or results, key=lambda r: len(r["policies"]))["policies"]
+    return {name + mark: found[name] for name in [*most, *found] if name not in learned}
 
 
 def label(run: dict[str, Any], folder: Path) -> str:

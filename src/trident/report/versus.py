@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trident.report.compare import PERCENT, load_runs
+from trident.report.compare import PERCENT, load_runs, references
 from trident.report.records import Record, series
 from trident.report.stats import Estimate, bootstrap, bootstrap_groups
 from trident.report.tables import markdown, plain
@@ -91,7 +91,7 @@ def versus_table(
     runs = load(folders)
     header = ["method", *(NAMES.get(c, c) for c in columns), "violations in training %", "converged at", "minutes"]
     rows = []
-    for name, seeds in _references(runs).items():
+    for name, seeds in references([t.result for t in runs], {t.algo for t in runs}).items():
         values = [None if c.startswith("train/") else [value_of(s, c) for s in seeds] for c in columns]
         rows.append([name, *_cells(values, columns, paper.get(name)), "-", "-", "-"])
     for t in runs:
@@ -99,14 +99,6 @@ def versus_table(
         rows.append([t.algo + _marks([t], full_steps), *cells, *_training(t.run, t.records)])
     rows += [[f"{name} (missing)", *("-" for _ in header[1:])] for name in missing]
     return _text(header, rows, style, full_steps)
-
-
-def _references(runs: list[Trained]) -> dict[str, list[dict[str, float]]]:
-    """The scripted policies beside which runs were evaluated; older runs may know fewer of them."""
-    learned, found = {t.algo for t in runs}, {}
-    for t in sorted(runs, key=lambda t: -len(t.result["policies"])):
-        found |= {name: seeds for name, seeds in t.result["policies"].items() if name not in learned | set(found)}
-    return found
 
 
 def grid_table(
