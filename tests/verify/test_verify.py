@@ -29,6 +29,7 @@ ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "benchmarks" / "theory" / "record.json"
 YES, NO = Check("", exact(1.0), 0.0, 2.0), Check("", exact(3.0), 0.0, 2.0)
 UNCLEAR = Check("", Estimate(1.9, 1.5, 2.3), 0.0, 2.0)
+NOTHING = Check("", exact(float("nan")), 0.0, 2.0)
 
 
 @pytest.mark.parametrize(
@@ -36,12 +37,17 @@ UNCLEAR = Check("", Estimate(1.9, 1.5, 2.3), 0.0, 2.0)
     [
         ((YES, YES), (), HOLDS), ((YES, NO), (), FAILS), ((NO,), (YES,), CORRECTED), ((NO,), (YES, NO), FAILS),
         ((NO,), (UNCLEAR,), FAILS), ((UNCLEAR, YES), (YES,), UNDECIDED), ((UNCLEAR, NO), (), FAILS),
-        ((Check("", exact(float("nan")), 0.0, 2.0),), (), FAILS),
+        ((NOTHING,), (), UNDECIDED), ((NO,), (NOTHING,), FAILS), ((NO, NOTHING), (YES,), CORRECTED),
     ],
 )  # fmt: skip
 def test_verdicts_follow_from_the_numbers(printed, corrected, wanted):
     assert verdict(Evidence(printed, corrected)) == wanted
     assert verdict(Evidence(printed, corrected, "nothing to see")) == MISSING
+
+
+@pytest.mark.parametrize("ends", [(-np.inf, np.inf), (np.nan, 1.0), (3.0, np.inf)])
+def test_what_is_not_finite_decides_nothing(ends):
+    assert Check("", Estimate(1.0, *ends), 0.0, 2.0).answer == "unclear"
 
 
 def test_fits_recover_known_powers():
@@ -67,7 +73,23 @@ def test_the_committed_record_has_every_claim_and_only_derived_verdicts():
     for experiment in EXPERIMENTS:  # and the claims follow from the data beside them
         data = record["experiments"][experiment.name]["data"]
         for claim in experiment.claims:
-            assert lab.judge(claim, data) == record["claims"][claim.name], claim.name
+            assert_same(lab.judge(claim, data), record["claims"][claim.name], claim.name)
+
+
+def assert_same(found, wanted, where):
+    """Words, answers and verdicts exactly; numbers up to the rounding of another processor."""
+    if isinstance(wanted, dict):
+        assert found.keys() == wanted.keys(), where
+        for key in wanted:
+            assert_same(found[key], wanted[key], f"{where}.{key}")
+    elif isinstance(wanted, list):
+        assert len(found) == len(wanted), where
+        for i, (one, other) in enumerate(zip(found, wanted, strict=True)):
+            assert_same(one, other, f"{where}[{i}]")
+    elif isinstance(wanted, float):
+        assert found == pytest.approx(wanted, rel=1e-9, abs=1e-12), where
+    else:
+        assert found == wanted, where
 
 
 def test_names_of_claims_and_experiments_are_unique():
@@ -185,6 +207,7 @@ def test_command(tmp_path, capsys):
         ("verify stcg-order", "unknown claim 'stcg-order': did you mean 'stgc-order'?"),
         ("verify --show nowhere.json", "nowhere.json is not a record of `trident verify`"),
         ("verify table-reward --docs nowhere.md", "cannot read nowhere.md"),
+        ("verify invariance --seed -1", "--seed must be in [0, 2^31)"),
     ],
 )
 def test_mistakes_are_one_line(words, message, tmp_path, monkeypatch, capsys):

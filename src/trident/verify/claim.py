@@ -5,7 +5,7 @@ check is a number with an interval and the range it must lie in:
 
     yes       the whole interval lies in the range
     no        the whole interval lies outside
-    unclear   the interval straddles an end of the range
+    unclear   the interval straddles an end of the range, or is not finite
 
 No verdict is written anywhere; `verdict` derives all of them.
 """
@@ -37,8 +37,8 @@ class Check(NamedTuple):
     @property
     def answer(self) -> str:
         _, low, high = self.measured
-        if not all(map(math.isfinite, self.measured)):
-            return "no"
+        if not all(map(math.isfinite, self.measured)):  # nothing was measured, which refutes nothing
+            return "unclear"
         if self.low <= low and high <= self.high:
             return "yes"
         return "no" if high < self.low or low > self.high else "unclear"

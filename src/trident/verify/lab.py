@@ -40,6 +40,8 @@ def run(
     figures: Path | None,
 ) -> Record:  # fmt: skip
     """Measure, judge and draw one experiment after another; `keep` gets the record after each of them."""
+    if not 0 <= seed < 2**31:
+        raise TridentError("--seed must be in [0, 2^31)")
     record = {"experiments": {}, "claims": {}} | earlier
     for number, experiment in enumerate(experiments, start=1):
         began = time.monotonic()
