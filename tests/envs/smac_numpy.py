@@ -30,7 +30,7 @@ def choose(config, u, i):
     return min(armed or seen, key=lambda j: gap(roster, u, i, j), default=NOBODY)
 
 
-def push_apart(config, u):
+def push_apart(config, u, moved):
     roster, move = config.roster, np.zeros((config.roster.size, 2))
     for i in range(roster.size):
         for j in range(roster.size):
@@ -39,7 +39,11 @@ def push_apart(config, u):
                 continue
             way = np.array([u["x"][i] - u["x"][j], u["y"][i] - u["y"][j]])
             least = (a.body or a.radius) + (b.body or b.radius)
-            move[i] += 0.25 * max(1.0 - way @ way / least**2, 0.0) * way
+            if np.abs(way).sum() < 1e-4:
+                way = np.array([0.0, 1e-4 * np.sign(i - j)])
+            away = np.linalg.norm(way)
+            share = 0.5 if moved[i] == moved[j] else float(moved[i])
+            move[i] += share * max(least - away, 0.0) * way / away
     move = np.clip(move, -0.25, 0.25)
     u["x"], u["y"] = u["x"] + move[:, 0], u["y"] + move[:, 1]
 
@@ -65,8 +69,6 @@ def tick(config, auto, orders, units):
     """(units after, who acted); `units` and `orders` are dictionaries of arrays."""
     roster, n = config.roster, config.roster.size
     u = {k: np.array(v, np.int64 if k == "target" else np.float64) for k, v in units.items()}
-    push_apart(config, u)
-    keep_inside(config, u)
     target = [choose(config, u, i) if auto[i >= roster.allies] else int(orders["target"][i]) for i in range(n)]
     living = u["health"] > 0
     valid = [bool(living[i] and t >= 0 and living[t] and roster.allowed[i, t]) for i, t in enumerate(target)]
@@ -94,7 +96,7 @@ def tick(config, auto, orders, units):
             u["shield"][j] = 0.0
     for i, rest in enumerate(u["cooldown"]):
         u["cooldown"][i] = rest + roster.types[i].period * 16 - 1 if fires[i] else (rest - 1 if rest > 1e-3 else 0.0)
-    before = u["health"].copy()
+    before, moved = u["health"].copy(), np.zeros(n, bool)
     for i, kind in enumerate(roster.types):
         if kind.heals and near[i] and before[target[i]] > 0:
             missing = roster.types[target[i]].health - before[target[i]]
@@ -122,6 +124,8 @@ def tick(config, auto, orders, units):
             velocity = path / max(np.hypot(*path), 1e-6) * min(pace, np.hypot(*path))
         velocity = velocity / max(np.hypot(*velocity) / pace, 1.0)
         u["x"][i], u["y"][i] = u["x"][i] + velocity[0], u["y"][i] + velocity[1]
+        moved[i] = np.abs(velocity).sum() > 1e-4
+    push_apart(config, u, moved)
     u["target"] = np.array(target)
     keep_inside(config, u)
     return u, np.array(acts)

@@ -181,6 +181,44 @@ def test_nobody_passes_a_wall_but_flyers():
     np.testing.assert_allclose(after.y[0, -1], [5.0, 13.375, 30.0], atol=1e-3)
 
 
+def test_nobody_walks_through_a_closed_rank():
+    """Three zealots that stand fill a passage; a zergling that wants to pass does not, and does not move them."""
+    config = SmacConfig(map=Map((("zealot", 3),), (("zergling", 1),), 50, arena=(0.0, 0.0, 30.0, 2.25)))
+    units = units_of(config, [15, 15, 15, 20], [0.375, 1.125, 1.875, 1.1])
+    orders = orders_of(config, goal_x=[15, 15, 15, 1], goal_y=[0.375, 1.125, 1.875, 1.1], go=[0, 0, 0, 1])
+    after, _ = march(config, (False, False), 200)(*jax.tree.map(lambda a: a[None], (orders, units)))
+    assert (after.x[0, :, :3] == 15.0).all()
+    assert 15.3 < after.x[0, -1, 3] < 16.0
+
+
+def test_two_in_the_same_place_part():
+    config = SmacConfig(map=Map((("marine", 2),), (("marine", 1),), 50, arena=SQUARE))
+    units = units_of(config, [10, 10, 25], [16, 16, 16])
+    orders = orders_of(config)
+    after, _ = march(config, (False, False), 20)(*jax.tree.map(lambda a: a[None], (orders, units)))
+    assert np.hypot(*(after.x[0, -1, 0] - after.x[0, -1, 1], after.y[0, -1, 0] - after.y[0, -1, 1])) > 0.74
+
+
+def test_bodies_do_not_pile_up_in_a_crowd():
+    """Corridor: two dozen zerglings come through a gap four units wide; hardly any stand inside another body."""
+    config = SmacConfig(map="corridor")
+    r, a = config.roster, config.roster.allies
+    spread = np.random.default_rng(0).uniform(-2.0, 2.0, (2, r.size))
+    x, y = (
+        np.r_[np.full(a, 19.0), np.full(r.enemies, 27.0)] + spread[0],
+        np.r_[np.full(a, 19.0), np.full(r.enemies, 27.0)] + spread[1],
+    )
+    units, goal = units_of(config, x, y), np.r_[np.full(a, 19.0), np.full(r.enemies, 4.4)]
+    orders = orders_of(config, goal_x=goal, goal_y=goal, go=[0] * a + [1] * r.enemies)
+    after, _ = march(config, (True, True), 240)(*jax.tree.map(lambda v: v[None], (orders, units)))
+    away = np.hypot(*(np.asarray(v[0, 40:, :, None] - v[0, 40:, None, :]) for v in (after.x, after.y)))
+    alive = np.asarray(after.health[0, 40:] > 0)
+    pairs = alive[:, :, None] & alive[:, None, :] & ~np.eye(r.size, dtype=bool) & (r.body > 0)
+    inside = (away < 0.5 * r.body) & pairs
+    assert inside.any(2)[alive].mean() < 0.05
+    assert (away[pairs] < 1e-3).mean() == 0.0
+
+
 # --- no side is favoured --------------------------------------------------------------------------
 
 ARMY = (("marine", 2), ("stalker", 2), ("zealot", 2))

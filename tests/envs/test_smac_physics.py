@@ -140,3 +140,30 @@ def test_strength_raises_the_odds():
     weak = scene(9.0, health=[20, 0, 0, 0, 80, 0, 0, 0])
     strong = scene(9.0, health=[80, 0, 0, 0, 20, 0, 0, 0])
     assert float(SIGNALS(strong, attack_first())[0]) > 3 * float(SIGNALS(weak, attack_first())[0])
+
+
+MEDICS = SmacConfig(
+    map=Map((("medivac", 1), ("marine", 2)), (("medivac", 1), ("marine", 2)), 60, (10.0, 16.0), (26.0, 16.0))
+)
+
+
+def test_a_healer_pays_for_its_own_beam_and_the_enemys_does_not():
+    env, roster = Smac(MEDICS), MEDICS.roster
+    state, _ = env.reset(jax.random.key(0))
+    units = state.units._replace(health=state.units.health.at[1].set(20.0))
+    heal = HybridAction(jnp.array([FIRST_TARGET + 1, 1, 1], jnp.int32), jnp.zeros((3, 2)))
+    after, _ = env.step(jax.random.key(1), state._replace(units=units), heal)
+    said = unpack(MEDICS, env.physics.predict(pack(MEDICS, units, state.t), heal))
+    np.testing.assert_allclose(said.energy, after.units.energy, atol=0.2)
+    assert roster.heals.sum() == 2
+    assert said.energy[0] < units.energy[0] - 1.0
+    assert said.energy[3] > units.energy[3]
+    np.testing.assert_allclose(said.health[1], after.units.health[1], atol=0.5)
+
+
+def test_a_march_towards_the_enemy_is_worth_more_than_one_away():
+    env = Smac(MEDICS)
+    array = env.reset(jax.random.key(0))[1].state
+    go = lambda mode: HybridAction(jnp.full(3, mode, jnp.int32), jnp.zeros((3, 2)))  # noqa: E731
+    stop, east, west = (float(env.physics.signals(array, go(mode))[0]) for mode in (1, 4, 5))
+    assert east > 1.05 * stop > 1.1 * west

@@ -147,7 +147,8 @@ def initial_units(config: SmacConfig, key: Key) -> Units:
         calm=jnp.full(roster.size, 1e4),
         target=jnp.full(roster.size, NOBODY, jnp.int32),
     )
-    return jax.lax.fori_loop(0, SPREAD_ROUNDS, lambda _, u: confine(config, separate(config, u)), units)
+    still = jnp.zeros(units.x.shape, bool)
+    return jax.lax.fori_loop(0, SPREAD_ROUNDS, lambda _, u: confine(config, separate(config, u, still)), units)
 
 
 # --- step -----------------------------------------------------------------------------------------
@@ -289,7 +290,7 @@ class Smac:
         shapes = jax.eval_shape(lambda key: self._look(initial_units(config, key), jnp.int32(0)), jax.random.key(0))
         self.spec = EnvSpec(
             name=config.name,
-            version=1,
+            version=2,
             num_agents=roster.allies,
             obs_dim=shapes[0].shape[-1],
             state_dim=shapes[1].shape[-1],

@@ -31,7 +31,9 @@ READY = 1e-3
 CLOSER = 0.01
 """How much further than necessary a unit walks into its reach, so that rounding cannot leave it outside."""
 PUSH = 0.25
-"""Most that crowding moves a unit in one tick, grid units."""
+"""Most that crowding moves a unit along an axis in one tick, grid units."""
+SAME = 1e-4
+"""Places nearer than this are the same, and who has moved by less has stood."""
 
 
 class Units(NamedTuple):
@@ -166,16 +168,18 @@ def heal(config: SmacConfig, units: Units, target: Int[Array, "n"], beams: Bool[
 # --- movement -------------------------------------------------------------------------------------
 
 
-def separate(config: SmacConfig, units: Units) -> Units:
-    """Bodies on the same level push each other apart: two of least distance R by (1 - (d / R)^2) d / 4 each, which is
-    half of the overlap to first order and needs neither root nor division."""
+def separate(config: SmacConfig, units: Units, moved: Bool[Array, "n"]) -> Units:
+    """Bodies on the same level push each other apart until they touch. Who has walked gives way to who stands; two that
+    both did, or both stood, by half of the overlap each. Two in the very same place part northwards and southwards."""
     px, py = stand(units)
-    body = config.roster.body
-    tight = jnp.asarray(np.where(body > 0, 1.0 / np.square(body), FAR), jnp.float32)
+    body, order = jnp.asarray(config.roster.body), jnp.arange(px.shape[0])
+    yields = moved.astype(jnp.float32)
 
     def add(j: Array, push: tuple[Array, Array]) -> tuple[Array, Array]:
         dx, dy = px - px[j], py - py[j]
-        overlap = 0.25 * jnp.maximum(1.0 - tight[j] * (dx * dx + dy * dy), 0.0)
+        dy = jnp.where(jnp.abs(dx) + jnp.abs(dy) < SAME, SAME * jnp.sign(order - j), dy)
+        overlap = jnp.maximum(body[j] * jax.lax.rsqrt(jnp.maximum(dx * dx + dy * dy, SAME**2)) - 1.0, 0.0)
+        overlap *= 0.5 + 0.5 * (yields - yields[j])
         return push[0] + overlap * dx, push[1] + overlap * dy
 
     still = jnp.zeros_like(px)
@@ -228,7 +232,6 @@ def walk(
 def tick(config: SmacConfig, auto: tuple[bool, bool], orders: Orders, units: Units) -> tuple[Units, Bool[Array, "n"]]:
     """One tick; also says who shot or healed. `auto`: whether allies, whether enemies attack-move on their own."""
     roster = config.roster
-    units = confine(config, separate(config, units))
     parts = [
         acquire(config, units, ours) if auto[not ours] else orders.target[roster.side(ours)] for ours in (True, False)
     ]
@@ -246,8 +249,10 @@ def tick(config: SmacConfig, auto: tuple[bool, bool], orders: Orders, units: Uni
         units = heal(config, units, target, beams)
         active = fires | (units.energy < energy)
     units = recover(config, units)
+    here = units
     units = walk(config, orders, units, seen, cooling=(cooldown > READY) | roster.heals)
-    return confine(config, units), active
+    moved = jnp.abs(units.x - here.x) + jnp.abs(units.y - here.y) > SAME
+    return confine(config, separate(config, units, moved)), active
 
 
 def battle(config: SmacConfig, auto: tuple[bool, bool], orders: Orders, units: Units) -> tuple[Units, Fire]:

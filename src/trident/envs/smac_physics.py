@@ -99,6 +99,7 @@ class Ahead(NamedTuple):
     lost_health: Float[Array, "n"]
     lost_shield: Float[Array, "n"]
     healed: Float[Array, "n"]
+    spent: Float[Array, "n"]  # energy
 
 
 def length(x: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
@@ -171,43 +172,55 @@ def look_ahead(config: SmacConfig, s: Scene, action: HybridAction) -> Ahead:
     shots = ready[:, None] * aims
     damage, hits = (shots * roster.damage).sum(0), (shots * roster.attacks[:, None]).sum(0)
     health, shield = combat.expected_loss(s.health, s.shield, jnp.asarray(roster.armor), damage, hits)
-    return Ahead(
-        jnp.concatenate([ax, ex]),
-        jnp.concatenate([ay, ey]),
-        shots.sum(1),
-        health,
-        shield,
-        mend(config, s, chosen, ready),
-    )
+    healed, spent = mend(config, s, chosen, ready)
+    return Ahead(jnp.concatenate([ax, ex]), jnp.concatenate([ay, ey]), shots.sum(1), health, shield, healed, spent)
 
 
-def mend(config: SmacConfig, s: Scene, chosen: Float[Array, "A n"], ready: Float[Array, "n"]) -> Float[Array, "n"]:
-    """Health that the allies' healers restore in the step."""
+def mend(
+    config: SmacConfig, s: Scene, chosen: Float[Array, "A n"], ready: Float[Array, "n"]
+) -> tuple[Float[Array, "n"], Float[Array, "n"]]:
+    """Health that the allies' healers restore in the step, and the energy that each unit spends on it."""
     roster, a = config.roster, config.roster.allies
     if not roster.heals[:a].any():
-        return jnp.zeros(roster.size)
+        return jnp.zeros(roster.size), jnp.zeros(roster.size)
     beam = jnp.minimum(combat.HEAL_RATE * TICK * TICKS, combat.HEAL_PER_ENERGY * s.energy[:a])
-    given = ((beam * ready[:a] * roster.heals[:a])[:, None] * chosen).sum(0)
-    return jnp.minimum(given, jnp.asarray(roster.health) - s.health)
+    beams = (beam * ready[:a] * roster.heals[:a])[:, None] * chosen
+    wanted, missing = beams.sum(0), jnp.asarray(roster.health) - s.health
+    given = jnp.minimum(wanted, missing)
+    share = given / jnp.maximum(wanted, 1e-6)
+    return given, jnp.pad((beams * share).sum(1) / combat.HEAL_PER_ENERGY, (0, roster.enemies))
 
 
 # --- the three functions --------------------------------------------------------------------------
 
 
-def win_rate(config: SmacConfig, s: Scene, health: Float[Array, "n"]) -> Float[Array, ""]:
+def march(config: SmacConfig, s: Scene, x: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, ""]:
+    """Steps until the allies stand in reach of the nearest enemy that they can hit, in the mean over armed allies, if
+    everybody stood at (x, y)."""
+    roster, a = config.roster, config.roster.allies
+    gap = length(x[:a, None] - x[None, a:], y[:a, None] - y[None, a:]) - roster.touch[:a, a:]
+    targets = (s.health[a:] > 0)[None, :] & roster.allowed[:a, a:]
+    nearest = least(jnp.where(targets, gap, 1e3), 1)
+    wait = combat.time_to_range(nearest, jnp.asarray(roster.reach[:a]), jnp.asarray(roster.speed[:a])) / TICKS
+    able = (s.health[:a] > 0) & targets.any(1)
+    return (wait * able).sum() / jnp.maximum(able.sum(), 1)
+
+
+def win_rate(config: SmacConfig, s: Scene, ahead: Ahead) -> Float[Array, ""]:
     """Expected share of the win's reward in this step: odds x what of the end falls into it.
 
-    Square law: the odds are the ratio of strengths to the power ODDS; the end comes when the allies' firepower has
-    worn down what is left of the enemies, and is smeared over FINISH steps.
+    Square law: the odds are the ratio of strengths to the power ODDS; the end comes when the allies have marched into
+    reach and their firepower has worn down what is left of the enemies, and is smeared over FINISH steps.
     """
     roster, a = config.roster, config.roster.allies
-    pool = jnp.where(health > 0, health + s.shield, 0.0)
+    health = jnp.maximum(s.health - ahead.lost_health, 0.0)
+    pool = jnp.where(health > 0, health + s.shield - ahead.lost_shield, 0.0)
     dps = jnp.asarray(roster.dps)
     ours, theirs = combat.strength(dps[:a], pool[:a]), combat.strength(dps[a:], pool[a:])
     odds = jax.nn.sigmoid(ODDS * (jnp.log(ours + 1e-3) - jnp.log(theirs + 1e-3)))
     firepower = (roster.dps[:a] * (health[:a] > 0)).sum() * TICK * TICKS
     fighters = (roster.dps[a:] > 0) * pool[a:]
-    left = fighters.sum() / (firepower + 1e-3)
+    left = march(config, s, ahead.x, ahead.y) + fighters.sum() / (firepower + 1e-3)
     return odds * (1.0 - jnp.exp(-1.0 / FINISH)) * jnp.exp(-left / FINISH)
 
 
@@ -220,7 +233,7 @@ def signals(config: SmacConfig, array: Float[Array, "S"], action: HybridAction) 
     alive = s.health > 0
     killed = jnp.where(alive, jax.nn.sigmoid((lost - s.pool + KILL_EDGE) / (0.5 * KILL_EDGE)), 0.0)
     most = float(roster.pool[a:].sum()) + c.kill_reward * roster.enemies + c.win_reward
-    win = win_rate(c, s, jnp.maximum(s.health - ahead.lost_health, 0.0))
+    win = win_rate(c, s, ahead)
     reward = c.reward_scale / most * (lost[a:].sum() + c.kill_reward * killed[a:].sum() + c.win_reward * win)
     if not c.safe:
         return reward[None]
@@ -243,6 +256,7 @@ def predict(config: SmacConfig, array: Float[Array, "S"], action: HybridAction) 
     regrown = jnp.where(lives & (s.calm >= CALM) & ~hurt, combat.SHIELD_REGROWTH * TICK * TICKS, 0.0)
     cooldown = jnp.maximum(s.cooldown - TICKS, 0.0) * (1.0 - ahead.shots)
     cooldown = cooldown + ahead.shots * jnp.maximum(roster.period - 0.5 * TICKS, 0.0)
+    regained = np.where(roster.heals, combat.ENERGY_REGROWTH * TICK * TICKS, 0.0)
     west, south, east, north = c.field.arena
     after = Scene(
         x=jnp.clip(ahead.x, west, east),
@@ -250,7 +264,7 @@ def predict(config: SmacConfig, array: Float[Array, "S"], action: HybridAction) 
         health=jnp.maximum(s.health - ahead.lost_health, 0.0) + ahead.healed,
         shield=jnp.clip(s.shield - ahead.lost_shield + regrown, 0.0, roster.shield),
         cooldown=cooldown,
-        energy=jnp.maximum(s.energy - ahead.healed.sum() / combat.HEAL_PER_ENERGY, 0.0),
+        energy=jnp.clip(s.energy - ahead.spent + regained, 0.0, combat.ENERGY_MAX),
         calm=calm,
         time=jnp.minimum(s.time + 1.0 / c.field.limit, 1.0),
     )

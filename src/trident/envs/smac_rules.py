@@ -66,7 +66,7 @@ def ally_orders(
     A move's destination is 2 grid units away plus the offset; the offset of an attack is a drift.
     """
     roster, a, mode = config.roster, config.roster.allies, action.mode
-    offset = config.offset * square_to_disc(action.params)
+    offset = config.offset * square_to_disc(jnp.clip(action.params, -1.0, 1.0))
     offset = jnp.where((mode >= 2)[:, None], offset, 0.0)
     moves = (mode >= 2) & (mode < FIRST_TARGET)
     step = (mode[:, None, None] == jnp.arange(2, FIRST_TARGET)[None, :, None]) * STEPS[None]

@@ -20,7 +20,7 @@ import numpy as np
 from trident.envs.smac import Smac, SmacState
 from trident.envs.smac_config import TICKS, SmacConfig
 from trident.envs.smac_engine import NOBODY, Fire, Units
-from trident.envs.smac_rules import FIRST_TARGET, NO_OP, STEPS, STOP
+from trident.envs.smac_rules import FIRST_TARGET, NO_OP, STEPS, STOP, ally_orders
 from trident.envs.uav_mec_model import square_to_disc
 from trident.types import HybridAction, TimeStep
 
@@ -154,8 +154,7 @@ class Sc2Smac:
     def step(self, state: SmacState, action: HybridAction) -> tuple[SmacState, TimeStep]:
         ours, theirs = self.game.advance(commands(self.config, self.tags, state.units, action))
         units = read_units(self.config, self.tags, [*ours, *theirs], state.units)
-        mode, params = jnp.asarray(action.mode, jnp.int32), jnp.asarray(action.params, jnp.float32)
-        after = state._replace(
-            units=units, t=state.t + 1, mode=mode, offset=self.config.offset * square_to_disc(params)
-        )
+        action = HybridAction(jnp.asarray(action.mode, jnp.int32), jnp.asarray(action.params, jnp.float32))
+        offset = ally_orders(self.config, state.units.x, state.units.y, action)[-1]
+        after = state._replace(units=units, t=state.t + 1, mode=action.mode, offset=offset)
         return after, jax.device_get(self._judge(state.units, after))
