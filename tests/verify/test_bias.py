@@ -82,6 +82,54 @@ def test_a_leak_into_forbidden_modes_is_caught(recorded):
     assert judged(recorded | {"forbidden": 1e-3})["stgc-order"] == FAILS
 
 
+@pytest.mark.parametrize("name", stgc.ESTIMATORS)
+def test_an_estimator_that_minds_forbidden_modes_is_caught(name, recorded):
+    def minds(which, logits, mask, *args, **kwargs):
+        weights, samples = relaxations(which, logits, mask, *args, **kwargs)
+        return weights * (1.0 + 1e-6 * jnp.sum(~mask)), samples
+
+    alone = stgc.line_sup(relaxations, name, stgc.TAUS)
+    assert stgc.change_beside_forbidden(relaxations, name, alone) < 1e-12
+    found = stgc.change_beside_forbidden(minds, name, alone)
+    claim = {"gs": "gs-order", "st": "st-order", "stgc": "stgc-order"}.get(name, "romberg")
+    if name != "stgc-paper":  # which fails by its order already
+        assert judged(recorded | {"masked": recorded["masked"] | {name: found}})[claim] == FAILS
+
+
+@pytest.mark.parametrize("modes", [str(m) for m in stgc.MODES])
+def test_an_order_too_high_for_any_number_of_modes_is_caught(modes, recorded):
+    rows = recorded["many"][modes]["gs"]
+    steep = rows | {"cube": rows["cube"] | {"bias": [t**2 for t in recorded["taus_many"]]}}
+    many = recorded["many"] | {modes: recorded["many"][modes] | {"gs": steep}}
+    assert judged(recorded)["gs-order"] == CORRECTED
+    assert judged(recorded | {"many": many})["gs-order"] == FAILS
+
+
+def test_every_number_of_modes_has_a_forbidden_one():
+    for modes in stgc.MODES:
+        masks = [np.asarray(mask) for _, mask in stgc._cases(0, modes)]
+        assert not masks[-1].all()
+        assert masks[-1].sum() >= 2
+
+
+def test_three_temperatures_are_of_third_order_and_two_are_not():
+    taus = stgc.TAUS[-stgc.SMALL :]
+    for name, low, high in (("romberg", 2.5, 3.5), ("stgc", 1.8, 2.2)):
+        rows = stgc.line_sup(relaxations, name, taus)
+        for objective in ("square", "cube"):
+            found = stgc.order({"taus": list(taus), "two": {name: rows}}, name, objective)
+            assert low < found.value < high, (name, objective)
+
+
+def test_three_temperatures_with_four_modes(monkeypatch):
+    monkeypatch.setattr(stgc, "ESTIMATORS", ("romberg", "exact"))
+    monkeypatch.setattr(stgc, "TAUS_MANY", stgc.TAUS_MANY[-2:])
+    with jax.enable_x64(True):
+        data = {"many": {"4": stgc._many(0, 4, count=4000)}}
+        assert stgc._sum_over_modes(relaxations, 0, 4) < 1e-12
+    assert 2.5 < stgc.order_many(data, "romberg", "cube").value < 3.5
+
+
 def test_variance_falls_with_the_inverse_temperature():
     line = [bias.on_the_line(relaxations, "gs", tau).second_moment[4, 0] for tau in (0.02, 0.01)]
     assert abs(line[1] / line[0] - 2.0) < 0.1

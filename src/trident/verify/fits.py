@@ -72,9 +72,15 @@ def mean_interval(sample: Sequence[float] | np.ndarray) -> Estimate:
 
 
 def worst(estimates: Sequence[Estimate], largest: bool = False) -> Estimate:
-    """The smallest (or largest) of several estimates: whoever bounds it bounds them all."""
+    """The smallest (or largest) of several estimates: whoever bounds it from that side bounds them all."""
     pick = max if largest else min
     return Estimate(*(pick(e[i] for e in estimates) for i in range(3)))
+
+
+def span(estimates: Sequence[Estimate]) -> Estimate:
+    """The median of several estimates, from the lowest end of any to the highest: for ranges with two sides."""
+    values, low, high = zip(*estimates, strict=True)
+    return Estimate(float(np.median(values)), float(min(low)), float(max(high)))
 
 
 def limit_order(x: Sequence[float], y: Sequence[float]) -> Estimate:
