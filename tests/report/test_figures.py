@@ -72,6 +72,56 @@ def test_a_cost_is_drawn_against_its_dashed_limit_with_thin_seeds_and_a_thick_me
     plt.close("all")
 
 
+def test_costs_so_far_are_drawn_against_what_the_limit_allows():
+    _, ax = plt.subplots()
+    figures.learning_panels(RUN, rows(30))[2](ax)
+    (budget,) = (line for line in ax.lines if line.get_linestyle() == "--")
+    steps = 10.0 * np.arange(1, 31)
+    np.testing.assert_allclose(budget.get_xydata(), np.stack([steps, 0.5 * steps], axis=1))
+    mean = max((line for line in ax.lines if line.get_linestyle() == "-"), key=lambda line: line.get_linewidth())
+    np.testing.assert_allclose(mean.get_ydata()[:3], 10.0 * np.cumsum([1.05, 0.55, 1 / 3 + 0.05]))
+    plt.close("all")
+
+
+def test_compared_sums_of_costs_have_the_budget_line(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(figures, "_draw", lambda path, title, panels: drawn.extend(panels))
+    figures.draw_comparison([("a", RUN, rows(30)), ("b", RUN, rows(20))], tmp_path / "curves.png")
+    _, ax = plt.subplots()
+    drawn[2](ax)
+    budget = next(line for line in ax.lines if line.get_label() == "budget")
+    assert budget.get_linestyle() == "--"
+    steps = 10.0 * np.arange(1, 31)  # of the longest run
+    np.testing.assert_allclose(budget.get_xydata(), np.stack([steps, 0.5 * steps], axis=1))
+    plt.close("all")
+
+
+def test_the_front_has_nobody_that_another_beats():
+    points = [(2.0, 5.0), (1.0, 3.0), (1.0, 4.0), (3.0, 5.0), (4.0, 6.0)]
+    assert figures.pareto_front(points) == [(1.0, 4.0), (2.0, 5.0), (4.0, 6.0)]
+
+
+@pytest.mark.parametrize("rates", [False, True])
+def test_the_front_is_a_line_to_the_edges_over_the_tables_total(tmp_path, monkeypatch, rates):
+    def seed(reward, cost):
+        return {"reward": reward, "cost/energy": cost} | rated(cost)
+
+    rated = lambda cost: {"metric/ev": 0.5 * cost, "metric/cv": cost} if rates else {}  # noqa: E731
+    results = [("a", [seed(1.0, 0.2), seed(2.0, 0.4)]), ("b", [seed(3.0, 0.6)]), ("c", [seed(0.0, 0.5)]), ("d", [])]
+    monkeypatch.setattr(figures.plt, "close", lambda _: None)
+    runs = [(name, RUN | {"algo": name}, {"policies": {name: seeds}}) for name, seeds in results]
+    figures.draw_front(runs, tmp_path / "front.png")
+    ax = plt.gcf().axes[0]
+    (front,) = (line for line in ax.lines if line.get_label() == "Pareto front")
+    scale = 150.0 if rates else 100.0
+    at = [0.3 * scale, 0.3 * scale, 0.6 * scale, ax.get_xlim()[1]]
+    np.testing.assert_allclose(front.get_xydata(), np.stack([at, [ax.get_ylim()[0], 1.5, 3.0, 3.0]], axis=1))
+    assert "Pareto front" in [text.get_text() for text in ax.get_legend().get_texts()]
+    assert ax.get_xlabel().startswith("total V." if rates else "violations")
+    monkeypatch.undo()
+    plt.close("all")
+
+
 def test_smoothing_is_a_trailing_mean_that_ends_with_its_seed():
     values = np.array([1.0, 2.0, 6.0, 1.0, np.nan, np.nan])
     assert np.allclose(figures._smooth(values, 2)[:4], [1.0, 1.5, 4.0, 3.5])

@@ -21,6 +21,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import EngFormatter
 
 from trident.errors import TridentError
+from trident.report.compare import PERCENT
 from trident.report.records import Record, names, read, series
 
 COLOURS = ("#3B6FB6", "#E19C2B", "#2E8B74", "#7A5BA8", "#5C6B73", "#D1495B", "#8C6A4F", "#7A9E3A")
@@ -86,35 +87,50 @@ def draw_figures(out: Path) -> list[Path]:
 def draw_comparison(
     runs: list[tuple[str, dict[str, Any], list[Record]]], path: Path, also: tuple[str, ...] = ()
 ) -> Path:
-    """(label, run, records) of several runs on one environment: reward, the quantities of `also`, every cost and its
-    sum; means over seeds. Many runs have their key in a panel of its own."""
+    """(label, run, records) of several runs on one environment: reward, the quantities of `also`, every cost and what
+    it has added up to, beside what the limit allows; means over seeds. Many runs have their key in a panel of its own.
+    """
     constraints = runs[0][1]["constraints"]
     crowded = len(runs) > 5
 
     def style(i: int) -> dict[str, Any]:
-        return {"color": COLOURS[i % len(COLOURS)], "ls": ("-", "--", ":")[i // len(COLOURS) % 3], "lw": 2}
+        return {"color": COLOURS[i % len(COLOURS)], "ls": ("-", (0, (5, 1)), ":")[i // len(COLOURS) % 3], "lw": 2}
 
     def key(ax: Axes) -> None:
         for i, (text, _, _) in enumerate(runs):
             ax.plot([], [], label=text, **style(i))
-        ax.plot([], [], color=LIMIT, ls="--", lw=1.2, label="limit")
+        ax.plot([], [], color=LIMIT, ls="--", lw=1.4, label="limit, budget")
         ax.legend(loc="center left", ncols=2, fontsize=10)
         ax.set_axis_off()
 
-    def panel(name: str, title: str, limit: float | None = None, total: bool = False) -> Panel:
+    def finish(ax: Axes, title: str) -> None:
+        ax.set_title(title)
+        if not crowded:
+            ax.legend()
+
+    def panel(name: str, title: str, limit: float | None = None) -> Panel:
         def draw(ax: Axes) -> None:
             for i, (text, _, records) in enumerate(runs):
                 steps, values = series(records, name)
-                values = np.cumsum(values, axis=0) if total else values
-                window = 1 if total else min(5, len(steps))
-                ax.plot(steps, _smooth(_mean(values), window), label=text, **style(i))
+                ax.plot(steps, _smooth(_mean(values), min(5, len(steps))), label=text, **style(i))
             if limit is not None:
-                ax.axhline(limit, color=LIMIT, ls="--", lw=1.2, label="limit")
-            ax.set_title(title)
-            ax.set_xlabel("environment steps")
-            ax.xaxis.set_major_formatter(EngFormatter())
-            if not crowded:
-                ax.legend()
+                ax.axhline(limit, color=LIMIT, ls="--", lw=1.4, label="limit", zorder=4)
+            finish(ax, title)
+
+        return draw
+
+    def total(name: str, limit: float) -> Panel:
+        def draw(ax: Axes) -> None:
+            budget = np.empty((0, 2))
+            for i, (text, _, records) in enumerate(runs):
+                steps, sums, allowed = spent(records, name, limit)
+                ax.plot(steps, _mean(sums), label=text, **style(i))
+                budget = max(budget, np.stack([steps, allowed], axis=1), key=len)
+            ax.plot(*budget.T, color=LIMIT, ls="--", lw=1.4, label="budget", zorder=4)
+            # Who keeps a limit of 1 % and who breaks it all the time are both to be seen.
+            ax.set_yscale("symlog", linthresh=max(budget[:, 1].max(initial=0.0), 1.0) / 10, linscale=0.5)
+            ax.set_ylim(bottom=0.0)
+            finish(ax, f"{name}, summed over the training's steps")
 
         return draw
 
@@ -122,38 +138,81 @@ def draw_comparison(
     panels += [panel(name, f"{name.rpartition('/')[2]} in training") for name in also]
     for c in constraints:
         panels.append(panel(f"cost/{c['name']}", f"{c['name']} ({c['unit']})", c["limit"]))
-        panels.append(panel(f"cost/{c['name']}", f"{c['name']}, summed over rounds", total=True))
+        panels.append(total(c["name"], c["limit"]))
     return _draw(path, f"{runs[0][1]['env']}: training", [*panels, key] if crowded else panels)
 
 
-def draw_front(runs: list[tuple[str, dict[str, Any], dict[str, Any]]], path: Path) -> Path:
-    """(label, run, result) of several runs: reward against violated limits, one dot a seed, a star for the mean.
+def spent(records: list[Record], name: str, limit: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(env_steps [R], cost so far [R, seeds], what the limit allows so far [R]), in cost x steps: if the cost is the
+    rate of an event, its number of steps."""
+    steps, cost = series(records, f"cost/{name}")
+    return steps, np.cumsum(cost * np.diff(steps, prepend=0.0)[:, None], axis=0), limit * steps
 
-    The line joins the policies that no other beats in both; the shaded strip is where every limit is kept.
+
+def draw_front(runs: list[tuple[str, dict[str, Any], dict[str, Any]]], path: Path) -> Path:
+    """(label, run, result) of several runs: reward against violated limits, one dot a seed, a large one for the mean.
+
+    The grey line is the Pareto front: the most that any of them earns with so many violations. The shaded strip is
+    where every limit may be kept.
     """
-    allowed = 100.0 * sum(c["limit"] for c in runs[0][1]["constraints"])
-    cost = lambda seed, run: 100.0 * sum(seed[f"cost/{c['name']}"] for c in run["constraints"])  # noqa: E731
+    constraints = runs[0][1]["constraints"]
+    allowed = 100.0 * sum(c["limit"] for c in constraints)
     with mpl.rc_context(STYLE):  # pyright: ignore[reportArgumentType]
-        figure, ax = plt.subplots(figsize=(7.5, 5.0))
+        figure, ax = plt.subplots(figsize=(9.0, 5.0))
         means = []
         for i, (text, run, result) in enumerate(runs):
-            colour, marker = COLOURS[i % len(COLOURS)], "*Ds^vP"[i // len(COLOURS)]
-            dots = np.array([(cost(seed, run), seed["reward"]) for seed in result["policies"][run["algo"]]])
-            ax.scatter(*dots.T, s=14, color=colour, alpha=0.5)
-            ax.scatter(*dots.mean(0), s=150, color=colour, marker=marker, label=text, zorder=3)
-            means.append(dots.mean(0))
-        ordered = sorted(map(tuple, means))
-        front = [point for i, point in enumerate(ordered) if all(point[1] > other[1] for other in ordered[:i])]
-        ax.plot(*np.array(front).T, color="#9AA3AB", lw=1.2, zorder=1)
+            seeds = result["policies"].get(run["algo"], [])
+            if not seeds:  # all of them have diverged
+                continue
+            colour, marker = COLOURS[i % len(COLOURS)], "oDs^vP"[i // len(COLOURS) % 6]
+            dots = np.array([(violations(seed, constraints), seed["reward"]) for seed in seeds])
+            ax.scatter(*dots.T, s=12, color=colour, alpha=0.6, lw=0)
+            mean = dots.mean(0)
+            ax.scatter(*mean, s=80, color=colour, marker=marker, label=text, zorder=3, ec="white", lw=0.8)
+            means.append((float(mean[0]), float(mean[1])))
+        ax.set_xscale("symlog", linthresh=max(allowed, 1.0), linscale=1.5)
+        (_, right), (low, high) = ax.get_xlim(), ax.get_ylim()
+        ax.set_xticks([0, 1, 2, 5, 10, 20, 50, 100, 200])
+        ax.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
+        front = pareto_front(means)
+        if front:
+            corners = [(front[0][0], low), *front, (right, front[-1][1])]
+            ax.plot(
+                *np.array(corners).T, drawstyle="steps-post", color="#3A4147", lw=1.6, zorder=1, label="Pareto front"
+            )
         ax.axvspan(0.0, allowed, color="#2E8B74", alpha=0.12, label="sum of the limits")
-        ax.set_xlabel("violations, all limits together (%)")
+        ax.set_xlim(-0.02 * max(allowed, 1.0), right)
+        ax.set_ylim(low, high)
+        rates = _has_rates(runs[0][2]["policies"])
+        ax.set_xlabel("total V. (%)" if rates else "violations, all limits together (%)")
         ax.set_ylabel("reward per step")
         ax.set_title(f"{runs[0][1]['env']}: evaluation, left and up is better")
-        ax.legend(ncols=2)
+        ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0))
         figure.tight_layout()
         figure.savefig(path)
         plt.close(figure)
     return path
+
+
+def violations(seed: dict[str, float], constraints: list[dict[str, Any]]) -> float:
+    """In percent: the table's total of violation rates where the environment has them, else the sum of all costs."""
+    names = [f"metric/{name}" for name in PERCENT]
+    if not all(name in seed for name in names):
+        names = [f"cost/{c['name']}" for c in constraints]
+    return 100.0 * sum(seed[name] for name in names)
+
+
+def _has_rates(policies: dict[str, list[dict[str, float]]]) -> bool:
+    return any(all(f"metric/{name}" in seed for name in PERCENT) for seeds in policies.values() for seed in seeds)
+
+
+def pareto_front(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Of (cost, reward) those that no other beats, by rising cost: every next one earns more than all before it."""
+    front: list[tuple[float, float]] = []
+    for point in sorted(points, key=lambda p: (p[0], -p[1])):
+        if not front or point[1] > front[-1][1]:
+            front.append(point)
+    return front
 
 
 # --- what is drawn --------------------------------------------------------------------------------
@@ -162,12 +221,12 @@ Panel = Callable[[Axes], None]
 
 
 def learning_panels(run: dict[str, Any], records: list[Record]) -> list[Panel]:
-    """Reward, each cost against its limit, cumulative violations."""
+    """Reward, each cost against its limit, and all costs so far against what the limits allow."""
     panels: list[Panel] = [lambda ax: _curve(ax, records, "reward", "reward per step", COLOURS[0])]
     for i, c in enumerate(run["constraints"]):
         panels.append(lambda ax, c=c, i=i: _cost(ax, records, c, COLOURS[(i + 1) % len(COLOURS)]))
     if run["constraints"]:
-        panels.append(lambda ax: _violations(ax, run, records))
+        panels.append(lambda ax: _spent(ax, run, records))
     return panels
 
 
@@ -267,11 +326,15 @@ def _cost(ax: Axes, records: list[Record], constraint: dict[str, Any], colour: s
     ax.legend(loc="upper right")
 
 
-def _violations(ax: Axes, run: dict[str, Any], records: list[Record]) -> None:
+def _spent(ax: Axes, run: dict[str, Any], records: list[Record]) -> None:
     for i, c in enumerate(run["constraints"]):
         colour = COLOURS[(i + 1) % len(COLOURS)]
-        _curve(ax, records, f"cumulative_violation/{c['name']}", "", colour, c["name"])
-    ax.set_title("cumulative violation: sum over rounds of max(0, cost - limit)", fontsize=9)
+        steps, sums, allowed = spent(records, c["name"], c["limit"])
+        for column in sums.T if sums.shape[1] > 1 else ():
+            ax.plot(steps, column, color=colour, lw=0.7, alpha=0.35)
+        ax.plot(steps, _mean(sums), color=colour, lw=2.0, label=c["name"])
+        ax.plot(steps, allowed, color=colour, lw=1.3, ls="--", label=f"its budget, {c['limit']:g} a step")
+    ax.set_title("costs summed over the training's steps")
     ax.set_ylim(bottom=0)
     ax.legend(loc="upper left")
 
