@@ -249,6 +249,29 @@ def test_a_run_directory_is_never_overwritten(whole):
         session.train(setup(), whole.out)
 
 
+def test_what_a_kill_left_of_run_json_does_not_block_the_directory(tmp_path):
+    (tmp_path / "run.json.partial").write_text('{"env": "ti')
+    assert session.train(setup(), tmp_path).rounds == ROUNDS
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_one_run_is_written_by_one_process_at_a_time(copy, tmp_path):
+    """Two resumes of one run, after a kill that had left the first alive, once mixed their records."""
+    errors: list[str] = []
+
+    def again():
+        with pytest.raises(TridentError, match=r"run is in use: another process is writing this run") as caught:
+            session.resume(copy)
+        errors.append(str(caught.value))
+
+    assert session.resume(copy, progress=Watch(5, again)).rounds == ROUNDS
+    assert len(errors) == 1
+    assert "\n" not in errors[0]
+    with session._alone(tmp_path / "new", make=True), pytest.raises(TridentError, match="in use"):
+        session.train(setup(), tmp_path / "new")
+    assert session.train(setup(), tmp_path / "new").rounds == ROUNDS
+
+
 def test_seeds_differ_and_do_not_depend_on_their_number(whole, tmp_path):
     rows = records(whole.out)
     assert all(r["values"]["reward"][0] != r["values"]["reward"][1] for r in rows)
@@ -332,6 +355,8 @@ def test_when_every_seed_has_diverged_the_run_stops_and_says_why(tmp_path):
     assert rounds == 6
     assert np.isfinite(state.algo.w).all()
     assert state.algo.rounds.tolist() == [1, 0, 5]
+    result = json.loads((out / "result.json").read_text())
+    assert (result["seeds"], result["policies"], list(result["diverged"])) == ([], {"tiny": []}, ["6", "2", "8"])
     with pytest.raises(TridentError, match="every seed has diverged"):
         session.resume(out)
 

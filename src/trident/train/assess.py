@@ -83,11 +83,28 @@ def assess_run(
     for reference in REFERENCES if references else ():
         if reference in setup.env.scripted and reference != name:
             policies[reference] = assess_scripted(setup, reference, episodes, say)
+    return _result(setup, diverged, episodes, deterministic, [setup.seeds[i] for i in good], policies)
+
+
+def nothing_to_assess(setup: Setup, diverged: dict[str, Any]) -> dict[str, Any]:
+    """The content of result.json when every seed has diverged: nobody is left to be evaluated."""
+    algorithm = setup.algorithm
+    return _result(setup, diverged, setup.settings.eval_episodes, not algorithm.sampled, [], {algorithm.name: []})
+
+
+def _result(
+    setup: Setup,
+    diverged: dict[str, Any],
+    episodes: int,
+    deterministic: bool,
+    seeds: list[int],
+    policies: dict[str, list[dict[str, float]]],
+) -> dict[str, Any]:
     return {
         "episodes": episodes,
         "deterministic": deterministic,
         "shielded": setup.settings.shielded,
-        "seeds": [setup.seeds[i] for i in good],
+        "seeds": seeds,
         "diverged": diverged,
         "policies": policies,
     }

@@ -6,18 +6,24 @@ whole RunState and cuts the records back to its round, so that the run ends bit 
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system
+    fcntl = None
 
 from trident import replay as replays
 from trident.errors import TridentError
@@ -27,6 +33,7 @@ from trident.report.board import Board
 from trident.report.progress import Progress, Silent
 from trident.report.records import Record, RecordWriter
 from trident.train import checkpoint, host
+from trident.train.assess import nothing_to_assess
 from trident.train.loop import Machine, Program, RunState, program
 from trident.train.record import divergence, first_record, make_record, prepare_values
 from trident.train.settings import Setup, identity, read_run, setup_of, write_run
@@ -46,8 +53,7 @@ class Outcome(NamedTuple):
 
 def train(setup: Setup, out: Path, progress: Progress | None = None) -> Outcome:
     """Start a new run in `out`, which must be empty or absent."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise TridentError(f"{out} is not empty: `trident resume {out}` goes on with it, --out chooses another place")
+    _check_empty(out)
     if setup.settings.warm_start is not None:
         check_warm_start(setup)  # says what is wrong before anything is written or compiled
     if isinstance(setup.env, HostEnv):
@@ -57,12 +63,13 @@ def train(setup: Setup, out: Path, progress: Progress | None = None) -> Outcome:
         old, folder = check_start_from(setup)
         check_sizes(load_state(old, folder)[0].algo, template.algo, folder)  # it can be read, and it fits
     _check_memory(setup, template)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        run = write_run(out, setup)
-    except OSError as error:
-        raise TridentError(f"cannot write to {out}: {error.strerror or error}") from error
-    return _run(setup, out, run, progress or Silent(), fresh=True)
+    with _alone(out, make=True):
+        _check_empty(out)  # nobody has begun here in the meantime
+        try:
+            run = write_run(out, setup)
+        except OSError as error:
+            raise TridentError(f"cannot write to {out}: {error.strerror or error}") from error
+        return _run(setup, out, run, progress or Silent(), fresh=True)
 
 
 def resume(
@@ -75,10 +82,40 @@ def resume(
         raise TridentError(f"{out} was planned for {old['settings']['episodes']} episodes: --episodes can only add")
     if (out / "result.json").exists() and not checkpoint.rounds(out / "checkpoints"):
         raise TridentError(f"{out} is finished and has no checkpoints: a record can be neither resumed nor prolonged")
-    run = write_run(out, setup) if episodes is not None else old
-    if setup.rounds > old["rounds"]:
-        (out / "result.json").unlink(missing_ok=True)  # of the shorter run
-    return _run(setup, out, run, progress or Silent(), fresh=False)
+    with _alone(out):
+        run = write_run(out, setup) if episodes is not None else old
+        if setup.rounds > old["rounds"]:
+            (out / "result.json").unlink(missing_ok=True)  # of the shorter run
+        return _run(setup, out, run, progress or Silent(), fresh=False)
+
+
+def _check_empty(out: Path) -> None:
+    """What a crash left of a file that was being written is nothing."""
+    if out.exists() and (not out.is_dir() or any(not p.name.endswith(".partial") for p in out.iterdir())):
+        raise TridentError(f"{out} is not empty: `trident resume {out}` goes on with it, --out chooses another place")
+
+
+@contextmanager
+def _alone(out: Path, make: bool = False) -> Iterator[None]:
+    """One process at a time writes a run. The lock is on the directory itself: it leaves no file behind, and the system
+    drops it when the process ends, however that happens."""
+    try:
+        if make:
+            out.mkdir(parents=True, exist_ok=True)
+        directory = None if fcntl is None else os.open(out, os.O_RDONLY)
+    except OSError as error:
+        raise TridentError(f"cannot write to {out}: {error.strerror or error}") from error
+    try:
+        if fcntl is not None and directory is not None:
+            with suppress(OSError):  # a file system without locks
+                try:
+                    fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise TridentError(f"{out} is in use: another process is writing this run") from None
+        yield
+    finally:
+        if directory is not None:
+            os.close(directory)
 
 
 def seed_keys(setup: Setup) -> Any:
@@ -262,6 +299,11 @@ def _rounds(
 def _stop_if_all_diverged(journal: _Journal, record: Record) -> None:
     if len(record["diverged"]) < len(journal.setup.seeds):
         return
+    result = journal.out / "result.json"
+    if not result.exists():  # the end of a run, too: tables count it as diverged, not as missing
+        partial = result.with_name("result.json.partial")
+        partial.write_text(json.dumps(nothing_to_assess(journal.setup, record["diverged"]), indent=1) + "\n")
+        partial.rename(result)
     seed, what = max(record["diverged"].items(), key=lambda item: item[1]["round"])
     raise TridentError(
         f"every seed has diverged ({divergence(seed, what)}); "
