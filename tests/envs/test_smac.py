@@ -73,6 +73,16 @@ def test_every_map_is_in_the_registry_plain_and_safe():
     assert [c.name for c in make_env("smac-3m-safe").spec.constraints] == ["losses", "deaths", "crowding"]
 
 
+def test_the_task_without_a_maps_name_is_one_of_the_maps_and_names_the_others():
+    assert make_env("smac-hybrid").spec.name == "smac-3s5z_vs_3s6z"
+    assert make_env("smac-hybrid-safe").spec.name == "smac-3s5z_vs_3s6z-safe"
+    assert all(name in ENVS["smac-hybrid"].help for name in MAPS)
+
+
+def test_one_of_a_kind_has_no_plural():
+    assert "1 medivac, 2 marauders, 7 marines against" in ENVS["smac-MMM2"].help
+
+
 @pytest.mark.parametrize("name", ["smac-9m", "smac-corridr-safe"])
 def test_an_unknown_map_is_one_line_that_lists_the_known_ones(name):
     with pytest.raises(TridentError) as error:
@@ -211,6 +221,12 @@ def test_an_offset_is_flown_between_shots_and_not_without_one():
     assert ready.units.health[0, A + 1] == 45 - 10
     unread, _ = STEP(cooling, act([1, STOP, 1, 1, 1, 1], offsets))
     assert unread.units.x[0, 1] == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize(("mode", "length"), [(STOP, 0.0), (0, 0.0), (4, 1 / 6), (FIRST_TARGET + 1, 1 / 6)])
+def test_the_offset_metric_counts_what_is_read(mode, length):
+    _, out = STEP(start(**APART), act([1, mode, 1, 1, 1, 1], np.ones((A, 2))))
+    assert out.metrics["offset"][0] == pytest.approx(length, abs=1e-5)
 
 
 # --- reward and ends ------------------------------------------------------------------------------

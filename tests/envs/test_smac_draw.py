@@ -12,7 +12,7 @@ from matplotlib.patches import Circle
 
 from trident.envs.smac import Smac, SmacState, initial_units
 from trident.envs.smac_config import SmacConfig
-from trident.envs.smac_draw import ALLY, ENEMY
+from trident.envs.smac_draw import ALLY, ENEMY, camera
 from trident.envs.smac_engine import Fire
 
 CONFIG = SmacConfig(map="2s3z")
@@ -57,3 +57,25 @@ def test_axes_get_the_field_alone_and_the_end_is_named(states):
     Smac(CONFIG).draw(ax, lost)
     assert fig.axes == [ax]
     assert "DEFEAT" in ax.get_title(loc="left")
+
+
+@pytest.mark.parametrize("name", ["2s3z", "6h_vs_8z"])
+def test_the_camera_sees_all_the_living_and_nothing_prints_beyond_it(states, name):
+    config = SmacConfig(map=name)
+    units = jax.device_get(initial_units(config, jax.random.key(0)))
+    west, south, east, north = config.field.arena
+    x, y = units.x.copy(), units.y.copy()
+    x[:2], y[:2] = (west + 1, east - 1), (south + 1, north - 1)  # two who have run into opposite corners
+    both = jax.tree.map(lambda *v: np.stack(v), units, units._replace(x=x, y=y))
+    seen = states._replace(units=both)
+    left, bottom, right, top = camera(config, seen)
+    assert ((left < x) & (x < right) & (bottom < y) & (y < top)).all()
+    assert (right - left) / (top - bottom) == pytest.approx(12 / 8.5)
+    fig = Figure()
+    Smac(CONFIG).draw(fig, states, 2)
+    assert all(text.get_clip_on() for text in fig.axes[0].texts)
+
+
+def test_the_camera_follows_a_battle_of_which_nobody_is_left(states):
+    gone = states._replace(units=states.units._replace(health=0 * states.units.health))
+    assert np.isfinite(camera(CONFIG, gone)).all()

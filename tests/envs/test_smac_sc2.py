@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+import sys
+from types import ModuleType, SimpleNamespace
 
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +11,17 @@ import pytest
 
 from trident.envs.smac_config import SmacConfig
 from trident.envs.smac_sc2 import ENEMY_KINDS as KINDS
-from trident.envs.smac_sc2 import Command, Game, Sc2Smac, ally_kinds, commands, muster, read_units, to_message
+from trident.envs.smac_sc2 import (
+    Command,
+    Game,
+    Sc2Smac,
+    ally_kinds,
+    commands,
+    from_smac,
+    muster,
+    read_units,
+    to_message,
+)
 from trident.types import HybridAction
 
 CONFIG = SmacConfig(map="2s3z", safe=True)
@@ -18,8 +29,8 @@ CONFIG = SmacConfig(map="2s3z", safe=True)
 
 def unit(tag, kind, x, y, health, shield=0.0, cooldown=0.0, energy=0.0):
     return SimpleNamespace(
-        tag=tag, unit_type=kind, pos=SimpleNamespace(x=x, y=y), health=health, shield=shield, weapon_cooldown=cooldown,
-        energy=energy,
+        owner=1 if kind > 1000 else 2, tag=tag, unit_type=kind, pos=SimpleNamespace(x=x, y=y), health=health,
+        shield=shield, weapon_cooldown=cooldown, energy=energy,
     )  # fmt: skip
 
 
@@ -78,6 +89,7 @@ def test_commands(scene):
     ]
     dead = units._replace(health=units.health.at[:4].set(0.0))
     assert [c.tag for c in commands(CONFIG, tags, dead, HybridAction(mode, params))] == [15]
+    assert commands(CONFIG, tags, units, HybridAction(mode, 3.0 * params)) == got  # beyond the box is its edge
 
 
 def test_messages_have_the_protocols_names():
@@ -104,15 +116,98 @@ def test_an_episode_has_the_environments_words():
 
     env = Sc2Smac(Game(lambda: (ours, theirs), advance), CONFIG)
     state, first = env.reset()
+    assert first.reward == first.metrics["crowding"] == 0
     assert first.obs.shape == (5, env.spec.obs_dim)
     assert first.state.shape == (env.spec.state_dim,)
     assert first.mode_mask[4, 6 + 2]  # zealot 20, three grid units away
-    stop = HybridAction(np.ones(5, np.int32), np.zeros((5, 2), np.float32))
+    stop = HybridAction(np.ones(5, np.int32), np.ones((5, 2), np.float32))  # stop does not read its offset
     state, out = env.step(state, stop)
     scale = 20.0 / (2 * 160 + 3 * 150 + 50 + 200)
     assert out.reward == pytest.approx(20 * scale, rel=1e-5)
     assert not out.terminated
+    assert out.metrics["offset"] == 0
     state, out = env.step(state, stop)
     assert out.terminated
     assert out.metrics["win"] == 1
     assert [c.ability for c in sent[0]] == [4] * 5
+
+
+# --- the smac package -----------------------------------------------------------------------------
+
+
+class Controller:
+    """Of a game that answers with prepared frames, and notes what it is asked for."""
+
+    def __init__(self, frames):
+        self.frames, self.asked = iter(frames), []
+
+    def actions(self, request):
+        self.asked.append(("actions", request["actions"]))
+
+    def step(self, loops):
+        self.asked.append(("step", loops))
+
+    def observe(self):
+        ours, theirs = next(self.frames)
+        rocks = SimpleNamespace(owner=16, tag=99)
+        return SimpleNamespace(observation=SimpleNamespace(raw_data=SimpleNamespace(units=[*theirs, rocks, *ours])))
+
+
+class StarCraft2Env:
+    """What `from_smac` needs of the package's class, with its rules: the first `reset` launches, later ones kill."""
+
+    def __init__(self, frames):
+        self._episode_count, self._controller, self._obs = 0, None, None
+        self.frames, self.launched, self.agents, self.enemies = frames, 0, {}, {}
+
+    def reset(self):
+        if self._episode_count == 0:
+            self.launched += 1
+            self._controller = Controller(self.frames)
+        else:
+            alive = [m.tag for m in (*self.agents.values(), *self.enemies.values()) if m.health > 0]
+            self._controller.asked.append(("kill", alive))
+        self._obs = self._controller.observe()
+        units = self._obs.observation.raw_data.units
+        self.agents, self.enemies = ({m.tag: m for m in units if m.owner == side} for side in (1, 2))
+
+    def update_units(self):
+        seen = {m.tag for m in self._obs.observation.raw_data.units}
+        for m in (*self.agents.values(), *self.enemies.values()):
+            m.health = m.health if m.tag in seen else 0
+
+
+@pytest.fixture
+def protocol(monkeypatch):
+    """The protocol's modules, with messages that are dictionaries."""
+    make = lambda **fields: fields  # noqa: E731
+    names = {"raw": ["ActionRaw", "ActionRawUnitCommand"], "common": ["Point2D"], "sc2api": ["Action", "RequestAction"]}
+    for name in ("s2clientprotocol", *(f"s2clientprotocol.{part}_pb2" for part in names)):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    for part, messages in names.items():
+        for message in messages:
+            setattr(sys.modules[f"s2clientprotocol.{part}_pb2"], message, make)
+
+
+def test_the_packages_controller_is_sent_commands_and_runs_eight_loops(protocol):
+    ours, theirs = armies()
+    package = StarCraft2Env([(ours, theirs), (ours, theirs[1:]), armies(), armies()])
+    env = Sc2Smac(from_smac(package), CONFIG)
+    state, _ = env.reset()
+    move = HybridAction(np.array([1, 2, 1, 1, 1], np.int32), np.array([[0, 0], [1, 0], *[[0, 0]] * 3], np.float32))
+    state, out = env.step(state, move)
+    (what, sent), advanced = package._controller.asked
+    assert (what, advanced) == ("actions", ("step", 8))
+    orders = [message["action_raw"]["unit_command"] for message in sent]
+    assert [order["ability_id"] for order in orders] == [4, 16, 4, 4, 4]
+    assert orders[1]["target_world_space_pos"] == {"x": 9.0, "y": 18.0}
+    assert out.alive.all()
+    assert out.metrics["offset"] == pytest.approx(1 / 5)
+    assert int((np.asarray(state.units.health) > 0).sum()) == 9
+    # Another battle, in the same game: the living are killed, the fallen are not.
+    env.reset()
+    env.reset()
+    kills = [tags for what, tags in package._controller.asked if what == "kill"]
+    assert package.launched == 1
+    assert 20 not in kills[0]
+    assert len(kills[0]) == 9

@@ -36,12 +36,15 @@ VARIANTS: dict[str, SmacConfig] = {
     f"smac-{name}{suffix}": SmacConfig(map=name, safe=bool(suffix)) for name in MAPS for suffix in ("", "-safe")
 }
 """Every map, plain and with constraints."""
+DEFAULT = "3s5z_vs_3s6z"
+"""The map meant by `smac-hybrid`, the task without a map's name."""
 
 
 def describe(config: SmacConfig) -> str:
     """The armies and the length of an episode, in a line."""
     sides = [
-        ", ".join(f"{count} {kind}s" for kind, count in army) for army in (config.field.allies, config.field.enemies)
+        ", ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in army)
+        for army in (config.field.allies, config.field.enemies)
     ]
     safe = "; within limits on losses, deaths and crowding" if config.safe else ""
     return f"StarCraft micro: {sides[0]} against {sides[1]}, {config.field.limit} steps{safe}"

@@ -20,7 +20,9 @@ HEALTH, HURT, DYING, SHIELD = "#58d05a", "#f2c744", "#ef5b3f", "#8fd3ff"
 SHOTS = {"ally": "#bfe3ff", "enemy": "#ffc2a8", "heal": "#7dffb0"}
 OFFSET = "#ffe27a"
 WINDOW = (12.0, 8.5)
-"""Half of what is seen of an open field, grid units."""
+"""Half of what is seen of an open field, grid units; more if the armies are further apart."""
+RIM = 1.6
+"""Grid units kept free around the living, for their bodies and bars."""
 EMBLEMS = {"marauder": "D", "medivac": "+", "zergling": "z"}
 """Letters of kinds, where it is not the first of the name."""
 
@@ -89,20 +91,23 @@ def draw_field(config: SmacConfig, ax: Axes, states) -> None:
 
 
 def camera(config: SmacConfig, states) -> tuple[float, float, float, float]:
-    """A window that follows the battle, averaged so that it glides; the whole arena if it has walls."""
+    """A window of constant shape around the living, averaged over the last steps so that it glides; the whole arena if
+    it has walls."""
     west, south, east, north = config.field.arena
-    west, south, east, north = west - 0.5, south - 0.5, east + 0.5, north + 0.5
+    low, high = np.array([west, south]) - 0.5, np.array([east, north]) + 0.5
     if config.field.walls:
-        return west, south, east, north
-    alive = np.asarray(states.units.health)[-8:] > 0
-    middle = [
-        float(np.mean((v[-8:] * alive).sum(1) / np.maximum(alive.sum(1), 1)))
-        for v in (np.asarray(states.units.x), np.asarray(states.units.y))
-    ]
-    half = np.minimum(WINDOW, [0.5 * (east - west), 0.5 * (north - south)])
-    x = np.clip(middle[0], west + half[0], east - half[0])
-    y = np.clip(middle[1], south + half[1], north - half[1])
-    return x - half[0], y - half[1], x + half[0], y + half[1]
+        return *low, *high
+    place = np.stack([np.asarray(states.units.x), np.asarray(states.units.y)], -1)[-8:]
+    alive = (np.asarray(states.units.health)[-8:] > 0)[..., None]
+    alive |= ~alive.any(1, keepdims=True)  # nobody left: where they fell
+    least = np.maximum(np.where(alive, place, np.inf).min(1) - RIM, low)
+    most = np.minimum(np.where(alive, place, -np.inf).max(1) + RIM, high)
+    middle = 0.5 * (least + most).mean(0)
+    half = np.minimum(WINDOW, 0.5 * (high - low))
+    need = np.maximum(middle - least[-1], most[-1] - middle)
+    half = half * max(1.0, float((need / half).max()))
+    middle = np.where(2.0 * half < high - low, np.clip(middle, low + half, high - half), 0.5 * (low + high))
+    return *(middle - half), *(middle + half)
 
 
 def _ground(config: SmacConfig, ax: Axes, states) -> None:
@@ -186,7 +191,8 @@ def _bodies(config: SmacConfig, ax: Axes, units: Units) -> None:
         ax.add_patch(Circle(place, kind.radius, fc=colour, ec=rim, lw=1.1, zorder=7 if kind.flying else 5))
         if len(roster.types) <= 40:
             letter = EMBLEMS.get(kind.name, kind.name[0].upper())
-            ax.text(*place, letter, ha="center", va="center", fontsize=6.5, color="white", weight="bold", zorder=8)
+            style = {"ha": "center", "va": "center", "fontsize": 6.5, "color": "white", "weight": "bold"}
+            ax.text(*place, letter, clip_on=True, zorder=8, **style)
 
 
 def _bars(config: SmacConfig, ax: Axes, units: Units) -> None:

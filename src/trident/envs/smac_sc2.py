@@ -3,6 +3,7 @@
 `commands` turns an action into the game's raw unit commands, `read_units` turns its raw unit messages into the arrays
 of the JAX environment, from which masks, observation, state, reward and costs follow as there. Messages are read and
 written by their protocol names (tag, unit_type, pos.x, health, ...), so nothing of the game is imported here.
+`from_smac` drives the game of the `smac` package's environment.
 
 Tested against messages built by hand; it has not been run against the game.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import jax
@@ -87,7 +89,7 @@ def commands(config: SmacConfig, tags: Sequence[int], units: Units, action: Hybr
     the offset, the attack is queued behind it; a ready weapon, or an offset near zero, attacks at once, as SMAC does.
     """
     roster = config.roster
-    offsets = config.offset * np.asarray(square_to_disc(jnp.asarray(action.params, jnp.float32)))
+    offsets = config.offset * np.asarray(square_to_disc(jnp.clip(jnp.asarray(action.params, jnp.float32), -1, 1)))
     out = []
     for i, mode in enumerate(np.asarray(action.mode).tolist()):
         tag, here = tags[i], np.array([float(units.x[i]), float(units.y[i])])
@@ -133,6 +135,34 @@ class Game:
     """Send the commands, run eight game loops, observe."""
 
 
+def from_smac(env: Any) -> Game:
+    """The game of a `StarCraft2Env` (github.com/oxwhirl/smac), which starts it, restarts the map and kills leftovers.
+
+    Its own `step`, with discrete actions and its own reward, is not used: commands go straight to its controller. If
+    the connection breaks, the error comes through; the next `restart` lets the package launch the game anew.
+    """
+    raw, common, api = (import_module(f"s2clientprotocol.{name}_pb2") for name in ("raw", "common", "sc2api"))
+
+    def armies() -> tuple[list[Any], list[Any]]:
+        seen = env._obs.observation.raw_data.units
+        return [m for m in seen if m.owner == 1], [m for m in seen if m.owner == 2]
+
+    def restart() -> tuple[list[Any], list[Any]]:
+        env.reset()
+        env._episode_count += 1  # it counts in `step`; at zero, `reset` launches another game
+        return armies()
+
+    def advance(orders: list[Command]) -> tuple[list[Any], list[Any]]:
+        messages = [to_message(order, raw, common, api) for order in orders]
+        env._controller.actions(api.RequestAction(actions=messages))
+        env._controller.step(TICKS)
+        env._obs = env._controller.observe()
+        env.update_units()  # `reset` kills those that it believes to be alive
+        return armies()
+
+    return Game(restart, advance)
+
+
 class Sc2Smac:
     """The words of `Smac`, on NumPy arrays and with a game instead of the engine. One instance, one game."""
 
@@ -149,7 +179,9 @@ class Sc2Smac:
         a, n = self.config.roster.allies, self.config.roster.size
         fire = Fire(jnp.zeros(n), jnp.full(n, NOBODY, jnp.int32))
         state = SmacState(units, jnp.int32(0), jnp.ones(a, jnp.int32), jnp.zeros((a, 2)), fire)
-        return state, jax.device_get(self._judge(units, state))
+        first = jax.device_get(self._judge(units, state))
+        nothing = jax.tree.map(np.zeros_like, (first.reward, first.cost, first.metrics))
+        return state, first._replace(reward=nothing[0], cost=nothing[1], metrics=nothing[2])
 
     def step(self, state: SmacState, action: HybridAction) -> tuple[SmacState, TimeStep]:
         ours, theirs = self.game.advance(commands(self.config, self.tags, state.units, action))

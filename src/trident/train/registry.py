@@ -75,6 +75,13 @@ ENVS["smarts-intersection"] = EnvEntry(
     "intersection in the SMARTS simulator, outside JAX (extra: smarts)", SmartsIntersection
 )
 ENVS |= {name: EnvEntry(smac.describe(config), partial(smac.Smac, config)) for name, config in smac.VARIANTS.items()}
+ENVS |= {
+    f"smac-hybrid{suffix}": EnvEntry(
+        f"smac-{smac.DEFAULT}{suffix}; the other maps: {', '.join(m for m in smac.MAPS if m != smac.DEFAULT)}",
+        partial(smac.Smac, smac.VARIANTS[f"smac-{smac.DEFAULT}{suffix}"]),
+    )
+    for suffix in ("", "-safe")
+}
 ENVS |= {name: EnvEntry((make.__doc__ or name).splitlines()[0], make) for name, make in PROBES.items()}
 
 MADDPG = off_policy.OffPolicyConfig()
@@ -87,7 +94,8 @@ LARGE = replace(TRIDENT, hidden=(256, 256), critic_hidden=(512, 512, 512), cost_
 PRINTED = replace(
     LARGE, estimator="stgc-paper", safety="paper", recovery="paper", agent_order="fixed", anneal="paper",
     trust_region=0.01, trust_region_final=1.0, calibrate=False, smooth=0.0, tighten=1.0, attention=0.01,
-    cost_physics=False, target_rate=0.005, source="pathwise", filter=False, reflex=False,
+    cost_physics=False, target_rate=0.005, source="pathwise", filter=False, reflex=False, horizon="one-step",
+    share_budget=False, feasible="critic",
     log_std_final=TRIDENT.log_std,
 )  # fmt: skip
 FROM_NOTHING = replace(TRIDENT, reflex=False)
