@@ -2,7 +2,7 @@
 
 import json
 import signal
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +12,11 @@ from trident.bench import campaign as c
 from trident.bench.paper import CAMPAIGNS, HARD
 from trident.cli import main
 from trident.errors import TridentError
+from trident.report.compare import load_runs
+from trident.report.figures import draw_front
 from trident.report.stats import bootstrap, bootstrap_groups
 from trident.report.versus import convergence, grid_table, over_training, versus_table
+from trident.train.registry import ALGORITHMS
 
 CONSTRAINTS = [{"name": "energy", "limit": 0.01, "unit": "rate"}, {"name": "coverage", "limit": 0.03, "unit": "rate"}]
 
@@ -49,16 +52,34 @@ def test_rows_hold_ours_the_printed_and_the_training(tmp_path):
     one = write_run(tmp_path / "mappo", "mappo", [-6.0, -6.2])
     two = write_run(tmp_path / "macpo", "macpo", [-6.5, -6.5], diverged={"1": "loss"})
     columns, printed = ("reward", "metric/ev", "total"), {"mappo": (-5.24, 0.172, 0.287)}
-    table = versus_table([one, two], columns, printed, {"madac": "exit code 1"})
-    random, mappo, macpo, madac = table.splitlines()[2:]
+    table = versus_table([one, two], columns, printed, {"madac": "exit code 1: no | luck"})
+    random, mappo, macpo, madac, _, notes = table.splitlines()[2:]
     assert "-6.10 [-6.20, -6.00] (-5.24)" in mappo
     assert "2.00 [2.00, 2.00] (17.2)" in mappo
     assert "7.00 [7.00, 7.00] (28.7)" in mappo
     assert "40.0 [40.0, 40.0]" in mappo
     assert mappo.rstrip(" |").endswith("20.0")  # minutes
     assert "macpo (sampled, 1 of 2 seeds diverged)" in macpo
-    assert "madac (missing)" in madac
-    assert random.startswith("| random")
+    assert madac.startswith("| madac (missing: exit code 1: no / luck) | - |")
+    assert random.startswith("| random |")
+    assert notes == "Minutes: the rounds of all seeds, without compilation and evaluation."
+
+
+def test_a_run_whose_seeds_all_diverged_is_a_row_and_one_without_runs_a_table(tmp_path):
+    gone = {"0": {"round": 1, "quantity": "loss"}, "1": {"round": 7, "quantity": "loss"}}
+    folder = write_run(tmp_path / "macpo", "macpo", [], episodes=4, diverged=gone)
+    records = (folder / "records.jsonl").read_text().splitlines(keepends=True)[:7]
+    rows = [json.loads(line) for line in records]
+    for row in rows:  # the first seed had no values at all
+        row["values"] = {name: [None, -9.0] for name in ("reward", "cost/energy", "cost/coverage")}
+    (folder / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    other = write_run(tmp_path / "mappo", "mappo", [-6.0, -6.0])
+    row = versus_table([other, folder], ("reward", "total"), {"macpo": (-5.0,)}, {}).splitlines()[-3]
+    assert row.startswith("| macpo (sampled, 2 of 2 seeds diverged) | - (-5.00) | - |")
+    draw_front([(f.name, *load_runs([f])[0][:2]) for f in (other, folder)], tmp_path / "front.png")
+    assert (
+        versus_table([], ("reward",), {}, {"qmix": "no luck"}).splitlines()[2].startswith("| qmix (missing: no luck)")
+    )
 
 
 def test_references_come_from_the_run_that_knows_most_of_them_and_one_seed_has_no_interval(tmp_path):
@@ -66,10 +87,11 @@ def test_references_come_from_the_run_that_knows_most_of_them_and_one_seed_has_n
     result = json.loads((two / "result.json").read_text())
     result["policies"] = {"greedy": result["policies"]["random"]} | result["policies"]
     (two / "result.json").write_text(json.dumps(result))
-    rows = versus_table([one, two], ("reward",), {}, {}).splitlines()[2:]
+    *rows, _, notes = versus_table([one, two], ("reward",), {}, {}).splitlines()[2:]
     assert [row.split(" | ")[:2] for row in rows] == [
-        ["| greedy", "-9.00"], ["| random", "-9.00"], ["| mappo", "-6.00"], ["| happo", "-6.50"]
+        ["| greedy (scripted)", "-9.00"], ["| random (scripted)", "-9.00"], ["| mappo", "-6.00"], ["| happo", "-6.50"]
     ]  # fmt: skip
+    assert "one evaluation, without an interval" in notes
 
 
 def test_a_table_goes_between_the_marks_of_a_page(tmp_path, capsys, monkeypatch):
@@ -85,6 +107,7 @@ def test_a_table_goes_between_the_marks_of_a_page(tmp_path, capsys, monkeypatch)
     assert "| happo | -6.50 [-6.50, -6.50] |" in text
     assert text.endswith("<!-- end of table1 -->\nafter\n")
     assert "stale" not in text
+    assert (tmp_path / "runs" / "table1.md").read_text() in text
     assert "| method" not in capsys.readouterr().out  # the terminal gets a plain one
     page.write_text("no marks\n")
     assert main(words.split()) == 2
@@ -144,6 +167,76 @@ def test_children_end_with_the_command(tmp_path, monkeypatch):
         c.run_all([], 0, lambda _: None)
 
 
+def test_a_child_ends_with_a_parent_that_was_killed(tmp_path):
+    """Killed with no time to say good-bye, the command once left its trainings behind."""
+    (tmp_path / "sleeper.py").write_text("import time; print('begun', flush=True); time.sleep(60)")
+    child = "[sys.executable, '-c', sys.argv[1], str(os.getpid()), 'sleeper']"
+    parent = c.subprocess.Popen(
+        [c.sys.executable, "-c", f"import os, subprocess, sys; subprocess.run({child})", c.LAUNCH],
+        stdout=c.subprocess.PIPE, cwd=tmp_path, text=True,
+    )  # fmt: skip
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == "begun\n"
+    began = c.time.monotonic()
+    parent.kill()
+    assert parent.stdout.read() == ""  # the pipe is closed when nobody is left who holds it
+    assert c.time.monotonic() - began < 30.0
+    late = c.subprocess.run([c.sys.executable, "-c", c.LAUNCH, "1", "sleeper"], capture_output=True, cwd=tmp_path)
+    assert late.returncode == 1, "its parent had ended before it began"
+
+
+def finished_as(monkeypatch, result: dict, code: int) -> None:
+    """Runs leave this result, a checkpoint and an exit code."""
+    text = (
+        "import json, pathlib, sys; out = pathlib.Path(sys.argv[1]); (out / 'checkpoints').mkdir(parents=True); "
+        "(out / 'result.json').write_text(sys.argv[2]); sys.exit(int(sys.argv[3]))"
+    )
+    monkeypatch.setattr(
+        c, "command_of", lambda job: [c.sys.executable, "-c", text, str(job.folder), json.dumps(result), str(code)]
+    )
+
+
+@pytest.mark.parametrize(("seeds", "code"), [((0, 1), 0), ((0,), 0), ((), 2)])
+def test_diverged_seeds_keep_their_checkpoints_and_are_no_crash(tmp_path, monkeypatch, seeds, code):
+    says: list[str] = []
+    diverged = {str(s): {"round": 3, "quantity": "loss"} for s in {0, 1} - set(seeds)}
+    finished_as(monkeypatch, {"seeds": list(seeds), "diverged": diverged, "policies": {}}, code)
+    one = job(tmp_path / "mappo", 4, 2)
+    assert c.run_all([one], 1, says.append) == {}
+    assert (one.folder / "checkpoints").exists() == bool(diverged)
+    assert not one.log.exists()
+    if diverged:
+        assert f"{len(diverged)} of 2 seeds DIVERGED" in says[-1]
+
+
+def test_a_run_that_is_on_record_with_another_config_is_named(tmp_path):
+    folder = write_run(tmp_path / "mappo", "mappo", [-6.0, -6.1])
+    one, says = job(folder, 4, 2), []
+    setup = c.make_setup("uav-mec", "mappo", c.Settings(episodes=4, seeds=2))
+    now = asdict(setup.algorithm.config)
+    run = json.loads((folder / "run.json").read_text()) | {"config": dict(now), "env_version": setup.spec.version}
+
+    def differences(**config) -> list[str]:
+        (folder / "run.json").write_text(json.dumps(run | {"config": run["config"] | config}))
+        return c.differences(one)
+
+    assert differences() == []
+    assert differences(lr=0.5, gone=1) == [f"lr 0.5 (now {now['lr']})", "gone 1 (now unknown)"]
+    assert c.run_all([one], 1, says.append) == {}  # it stands
+    assert len(says) == 1
+    assert says[0].startswith("mappo on uav-mec: on record with other values than today's: lr 0.5")
+    del run["config"]["lr"], run["config"]["reflex"]
+    assert differences() == [f"lr unknown (now {now['lr']})"], "reflex is off: it had only no name then"
+    run["env_version"] = 0
+    assert differences()[0] == "environment version 0 (now 1)"
+
+
+def test_half_of_the_usable_cores_is_used(monkeypatch):
+    for cores, jobs in ((1, 1), (2, 1), (3, 1), (8, 4)):
+        monkeypatch.setattr(c.os, "sched_getaffinity", lambda _, n=cores: set(range(n)), raising=False)
+        assert c.usual_jobs() == jobs
+
+
 def test_who_gets_no_better_or_diverges_has_not_converged(tmp_path):
     folder = write_run(tmp_path / "x", "mappo", [-6.0, -6.0])
     run = json.loads((folder / "run.json").read_text())
@@ -152,7 +245,7 @@ def test_who_gets_no_better_or_diverges_has_not_converged(tmp_path):
         record["values"]["reward"] = [-9.0 - 0.1 * i, -9.0 + 0.1 * i if i < 10 else None]
     assert np.isnan(convergence(run, records)).all()
     (folder / "records.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
-    assert versus_table([folder], ("reward",), {}, {}).splitlines()[-1].split(" | ")[-2] == "-"
+    assert versus_table([folder], ("reward",), {}, {}).splitlines()[-3].split(" | ")[-2] == "-"
 
 
 def test_a_crash_is_told_and_counts_as_missing(tmp_path, monkeypatch):
@@ -174,6 +267,24 @@ def test_every_row_of_every_table_can_be_run(tmp_path):
         for rows in campaign.paper.values():
             assert all(len(numbers) <= len(campaign.columns) for numbers in rows.values())
             assert set(rows) <= {*campaign.methods, "random", "greedy"}
+
+
+@pytest.mark.parametrize(
+    ("method", "env", "episodes", "steps", "message"),
+    [
+        ("qmix", "uav-mec", 4, None, r"qmix cannot be built for uav-mec: .*grid of .*actions"),
+        ("shielded", "probe-mode", 4, None, "probe-mode has no shield: shielded needs one"),
+        ("mappo", "uav-mec", 0, None, "--episodes must be at least 1"),
+        ("mappo", "uav-mec", 4, 0, "--steps must be at least 1"),
+    ],
+)
+def test_what_cannot_run_is_said_before_anything_starts(tmp_path, monkeypatch, method, env, episodes, steps, message):
+    preset = ALGORITHMS["qmix"]
+    monkeypatch.setitem(ALGORITHMS, "qmix", replace(preset, config=replace(preset.config, levels=30)))
+    with pytest.raises(TridentError, match=message) as caught:
+        c.plan(CAMPAIGNS["table1"], [env], ["mappo", method], tmp_path, episodes, steps, 1)
+    assert "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_budget_in_steps_is_the_same_on_every_map(tmp_path):

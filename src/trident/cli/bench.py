@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rich.console import Console
 
 from trident.bench import page, speed
-from trident.bench.campaign import plan, run_all
+from trident.bench.campaign import plan, run_all, usual_jobs
 from trident.bench.paper import CAMPAIGNS, Campaign
 from trident.cli.options import parse
 from trident.errors import TridentError
@@ -59,12 +59,13 @@ Run every method of a table of the paper with the same budget, then print ours b
 Examples:
   trident bench table1 --episodes 1500 --seeds 3 --out runs/table1
   trident bench ablations --methods trident trident-no-physics --episodes 200 --seeds 1 --out runs/quick
-  trident bench table1 --jobs 2                     two runs at once
+  trident bench table1 --jobs 1                     one run at a time, for comparable minutes
   trident bench table4-aim --steps 4500000 --seeds 3           the paper's budget
   trident bench table6 --maps 3m 8m --methods mappo trident --steps 300000
   trident bench table6 --steps 5000000 --seeds 5               the paper's budget, all maps
 
-Finished runs are not run again and interrupted ones are resumed: the same command goes on after a kill.
+Finished runs are not run again and interrupted ones are resumed: the same command goes on after a kill. The table is
+also written to OUT/TABLE.md.
 """
 
 
@@ -78,8 +79,9 @@ class TableOptions:
     """Environment steps per seed, in place of --episodes."""
     seeds: int = 3
     """Seeds per method, trained side by side."""
-    jobs: int = 1
-    """Runs at once, each in a process of its own."""
+    jobs: int = field(default_factory=usual_jobs)
+    """Runs at once, each in a process of its own; by default one for every two cores. More share them, and each takes
+    more minutes."""
     out: Path | None = None
     """One folder per method, in one folder per environment if there are several (default: runs/TABLE)."""
     figures: Path | None = None
@@ -131,8 +133,10 @@ def _table(name: str, argv: list[str]) -> int:
     done = {env: [job.folder for job in jobs if job.env == env and job not in missing] for env in envs}
     lost = {env: {job.method: why for job, why in missing.items() if job.env == env} for env in envs}
     print(_tables(campaign, done, methods, lost, style))
+    page = _tables(campaign, done, methods, lost, "markdown")
+    (out / f"{name}.md").write_text(page + "\n", encoding="utf-8")
     if options.docs:
-        insert(options.docs, name, _tables(campaign, done, methods, lost, "markdown"))
+        insert(options.docs, name, page)
     for env, folders in done.items():
         where = options.figures or out
         if folders:
@@ -152,7 +156,7 @@ def _tables(
     if campaign.headline is not None:
         grid = (campaign.headline, campaign.paper, campaign.averages, style, campaign.full_steps)
         parts.append(grid_table(done, tuple(methods), *grid))
-    for env, folders in ((env, folders) for env, folders in done.items() if folders):
+    for env, folders in done.items():
         title = f"{env}\n\n" if len(campaign.envs) > 1 else ""
         paper = campaign.paper.get(env, {})
         parts.append(title + versus_table(folders, campaign.columns, paper, lost[env], style, campaign.full_steps))

@@ -29,13 +29,18 @@ def load_runs(folders: list[Path]) -> list[tuple[dict[str, Any], dict[str, Any],
             raise TridentError(f"{folder} has no result.json: finish it with `trident resume {folder}`")
         run, result = (_read(folder / name) for name in ("run.json", "result.json"))
         records = read(folder / "records.jsonl")
-        if records and not is_trained(run, records):
+        if records and not has_ended(run, result, records):
             raise TridentError(f"{folder} is not finished: `trident resume {folder}` goes on with it")
         loaded.append((run, result, [r for r in records if r["round"] > 0]))
     envs = {run["env"] for run, _, _ in loaded}
     if len(envs) > 1:
         raise TridentError(f"these runs are of different environments: {', '.join(sorted(envs))}")
     return loaded
+
+
+def has_ended(run: dict[str, Any], result: dict[str, Any], records: list[Record]) -> bool:
+    """Whether the records go on to the run's planned end, or to where the last of its seeds diverged."""
+    return is_trained(run, records) or bool(result.get("diverged") and not result["seeds"])
 
 
 def _read(path: Path) -> dict[str, Any]:

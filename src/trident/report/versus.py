@@ -19,7 +19,9 @@ NAMES = {"reward": "Reward", "metric/exec": "Exec", "metric/energy": "Energy", "
          "metric/deaths": "deaths %", "metric/crowding": "crowding %", "metric/length": "steps"}  # fmt: skip
 RATES = {name for name, text in NAMES.items() if text.endswith("%")}
 """Shown in percent."""
-UNCONVERGED = "unconverged"
+UNCONVERGED, SCRIPTED = "unconverged", "scripted"
+MINUTES = "minutes: the rounds of all seeds, without compilation and evaluation."
+ONCE = f"{SCRIPTED}: nothing is learned, so there are no seeds; one evaluation, without an interval."
 Cells = list[str]
 
 
@@ -61,11 +63,12 @@ def convergence(run: dict[str, Any], records: list[Record], share: float = 0.95)
     return np.where(smooth[-1] > smooth[0], at, np.nan)
 
 
-def over_training(run: dict[str, Any], records: list[Record], metric: str) -> np.ndarray:
-    """A metric over all steps of the training, [seeds]; a ratio of sums stays one: rounds count by their weight."""
-    per = next((m["per"] for m in run["metrics"] if m["name"] == metric), None)
-    values = series(records, f"metric/{metric}")[1]
-    weight = np.ones_like(values) if per is None else series(records, f"metric/{per}")[1]
+def over_training(run: dict[str, Any], records: list[Record], metric: str, kind: str = "metric") -> np.ndarray:
+    """A metric or a cost over all steps of the training, [seeds], up to where a seed diverged; a ratio of sums stays
+    one: rounds count by their weight."""
+    per = next((m["per"] for m in run["metrics"] if kind == "metric" and m["name"] == metric), None)
+    values = series(records, f"{kind}/{metric}")[1]
+    weight = 1.0 * np.isfinite(values) if per is None else series(records, f"metric/{per}")[1]
     total = np.nansum(weight, axis=0)
     return np.nansum(values * weight, axis=0) / np.where(total > 0, total, np.nan)
 
@@ -86,19 +89,22 @@ def versus_table(
 ) -> str:
     """One row per policy, our mean over seeds with its 95 % bootstrap interval, and the printed number in brackets.
 
-    Runs of fewer than `full_steps` environment steps are marked as unconverged.
+    Runs of fewer than `full_steps` environment steps are marked as unconverged; `missing` names runs that have none,
+    and why.
     """
-    runs = load(folders)
+    runs = load(folders) if folders else []
     header = ["method", *(NAMES.get(c, c) for c in columns), "violations in training %", "converged at", "minutes"]
     rows = []
-    for name, seeds in references([t.result for t in runs], {t.algo for t in runs}).items():
+    beside = references([t.result for t in runs], {t.algo for t in runs}) if runs else {}
+    for name, seeds in beside.items():
         values = [None if c.startswith("train/") else [value_of(s, c) for s in seeds] for c in columns]
-        rows.append([name, *_cells(values, columns, paper.get(name)), "-", "-", "-"])
+        once = f" ({SCRIPTED})" if len(seeds) == 1 else ""
+        rows.append([name + once, *_cells(values, columns, paper.get(name)), "-", "-", "-"])
     for t in runs:
         cells = _cells([t.values(c) for c in columns], columns, paper.get(t.algo))
         rows.append([t.algo + _marks([t], full_steps), *cells, *_training(t.run, t.records)])
-    rows += [[f"{name} (missing)", *("-" for _ in header[1:])] for name in missing]
-    return _text(header, rows, style, full_steps)
+    rows += [[f"{name} (missing: {_brief(why)})", *("-" for _ in header[1:])] for name, why in missing.items()]
+    return _text(header, rows, style, full_steps, (MINUTES,))
 
 
 def grid_table(
@@ -134,10 +140,21 @@ def grid_table(
     return _text(header, rows, style, full_steps)
 
 
-def _text(header: Cells, rows: list[Cells], style: str, full_steps: int | None) -> str:
+def _text(header: Cells, rows: list[Cells], style: str, full_steps: int | None, notes: tuple[str, ...] = ()) -> str:
+    """The table, and below it what its words mean."""
     text = (markdown if style == "markdown" else plain)(header, rows)
-    short = any(UNCONVERGED in row[0] for row in rows)
-    return text + (f"\n\n{UNCONVERGED}: fewer than the paper's {full_steps:,} environment steps." if short else "")
+    marked = lambda word: any(word in row[0] for row in rows)  # noqa: E731
+    notes += (ONCE,) if marked(f"({SCRIPTED})") else ()
+    notes += (
+        (f"{UNCONVERGED}: fewer than the paper's {full_steps:,} environment steps.",) if marked(UNCONVERGED) else ()
+    )
+    return "\n\n".join([text, " ".join(note[0].upper() + note[1:] for note in notes)] if notes else [text])
+
+
+def _brief(why: str, most: int = 100) -> str:
+    """A reason that fits into a cell."""
+    line = " ".join(why.split()).replace("|", "/")
+    return line if len(line) <= most else line[: most - 3] + "..."
 
 
 def _marks(runs: list[Trained], full_steps: int | None) -> str:
@@ -159,7 +176,7 @@ def _cells(values: list[list[float] | None], columns: tuple[str, ...], printed: 
 def _cell(ours: Estimate | None, column: str, theirs: float | None, samples: int = 2) -> str:
     """One sample has no interval."""
     scale = 100.0 if column in RATES else 1.0
-    text = "-" if ours is None else _interval(scale, ours, samples)
+    text = "-" if ours is None or ours.value != ours.value else _interval(scale, ours, samples)
     return text + (f" ({_short(scale * theirs)})" if theirs is not None else "")
 
 
@@ -176,7 +193,7 @@ def _short(value: float) -> str:
 def _training(run: dict[str, Any], records: list[Record]) -> Cells:
     if not records:
         return ["-", "-", "-"]
-    costs = [100.0 * np.nanmean(series(records, f"cost/{c['name']}")[1], axis=0) for c in run["constraints"]]
-    violations = _interval(1.0, bootstrap(np.sum(costs, axis=0)), len(costs[0])) if costs else "-"
+    costs = [100.0 * over_training(run, records, c["name"], "cost") for c in run["constraints"]]
+    violations = _cell(bootstrap(np.sum(costs, axis=0)), "", None, len(costs[0])) if costs else "-"
     at = bootstrap(convergence(run, records)).value
     return [violations, "-" if at != at else f"{at:.0f}", f"{records[-1]['seconds'] / 60:.1f}"]
