@@ -70,6 +70,8 @@ def test_one_network_chooses_and_the_other_values(rows, nets):
 def test_epsilon_falls_over_the_first_part_of_the_run():
     config = replace(CONFIG, epsilon=1.0, epsilon_final=0.1, anneal=0.5)
     np.testing.assert_allclose([epsilon(config, f) for f in (0.0, 0.25, 0.5, 1.0)], [1.0, 0.55, 0.1, 0.1], rtol=1e-5)
+    at_once = replace(config, anneal=0.0)
+    np.testing.assert_allclose([epsilon(at_once, jnp.float32(f)) for f in (0.0, 0.5)], 0.1, rtol=1e-5)
 
 
 def test_exploration_is_uniform_over_allowed_cells(nets):

@@ -62,7 +62,7 @@ class QMIXConfig:
     epsilon_final: float = 0.05
     """Share of random cells after annealing."""
     anneal: float = 0.4
-    """Share of the run over which epsilon falls."""
+    """Share of the run over which epsilon falls; 0: at once, after the first round."""
 
 
 class Nets(NamedTuple):
@@ -136,7 +136,7 @@ def make(config: QMIXConfig, spec: EnvSpec, physics: Physics | None = None) -> A
 
 
 def epsilon(config: QMIXConfig, fraction: Any) -> Any:
-    share = jnp.minimum(fraction / config.anneal, 1.0)
+    share = jnp.minimum(fraction / config.anneal, 1.0) if config.anneal > 0 else jnp.ones_like(fraction)
     return config.epsilon + (config.epsilon_final - config.epsilon) * share
 
 
