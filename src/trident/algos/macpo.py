@@ -6,8 +6,9 @@ Agent i_m, in random order, with M = prod_{j<m} pi_new / pi_old of the agents be
 
 by one natural step (maths.constrained_update): all cases of the linearised problem are solved exactly. Where no point
 of the trust region satisfies the constraints it does what the official code does, a pure cost-descent step to the edge
-of the trust region; only a failed line search leaves the policy as it was. The KL is that of the hybrid policy,
-KL(modes) + E_modes[KL(parameters)].
+of the trust region. Other than there, that step is also tried where a constraint is violated and the line search finds
+nothing on the way that should satisfy it; if both searches fail, or if nothing is violated, the policy stays as it was.
+The KL is that of the hybrid policy, KL(modes) + E_modes[KL(parameters)].
 
 J_k is the mean cost per step of the policy that is being updated, measured in this round's rollout: it is neither stale
 nor zero in the first round. A_k is a discounted advantage, so that E[A_k] is the change of the mean cost per step.
