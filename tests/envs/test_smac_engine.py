@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from trident.envs.smac_config import Map, SmacConfig
 from trident.envs.smac_engine import NOBODY, Orders, Units, tick
@@ -221,44 +224,71 @@ def test_bodies_do_not_pile_up_in_a_crowd():
 
 # --- no side is favoured --------------------------------------------------------------------------
 
-ARMY = (("marine", 2), ("stalker", 2), ("zealot", 2))
-FAIR = SmacConfig(map=Map(ARMY, ARMY, 120, arena=SQUARE))
-N = FAIR.roster.allies
+MIX = (("marine", 2), ("stalker", 2), ("zealot", 2))
+ARMIES = {  # ticks that are enough to decide the battle, and the army
+    "mixed": (1280, MIX),
+    "healers": (640, (("medivac", 1), ("marauder", 2), ("marine", 5))),
+    "zerg": (480, (("hydralisk", 3), ("zergling", 6))),
+    "27m": (400, (("marine", 27),)),
+    "any": (640, tuple((kind, 1 if kind == "medivac" else 2) for kind in UNITS)),
+}
 
 
-def fair_start(rng, battles):
-    place = np.array([9.0, 16.0]) + rng.uniform(-2.5, 2.5, (battles, N, 2))
-    other = np.array([23.0, 16.0]) + rng.uniform(-2.5, 2.5, (battles, N, 2))
+def fair_map(army):
+    return SmacConfig(map=Map(army, army, 120, arena=SQUARE))
+
+
+def fair_start(config, rng, battles):
+    n = config.roster.allies
+    spread = 0.9 * n**0.5
+    place = np.array([9.0, 16.0]) + rng.uniform(-spread, spread, (battles, n, 2))
+    other = np.array([23.0, 16.0]) + rng.uniform(-spread, spread, (battles, n, 2))
     both = np.concatenate([place, other], 1)
-    units = units_of(FAIR, np.zeros(2 * N), np.zeros(2 * N))
+    units = units_of(config, np.zeros(2 * n), np.zeros(2 * n))
     units = jax.tree.map(lambda a: jnp.broadcast_to(a, (battles, *a.shape)), units)
     units = units._replace(x=jnp.asarray(both[..., 0], jnp.float32), y=jnp.asarray(both[..., 1], jnp.float32))
-    orders = orders_of(FAIR, goal_x=[23] * N + [9] * N, goal_y=[16] * 2 * N, go=[1] * 2 * N)
+    orders = orders_of(config, goal_x=[23] * n + [9] * n, goal_y=[16] * 2 * n, go=[1] * 2 * n)
     return jax.tree.map(lambda a: jnp.broadcast_to(a, (battles, *a.shape)), orders), units
 
 
 def mirrored(units):
     """The same battle seen from the other side: x -> 32 - x and the armies exchanged."""
-    swap = np.r_[N : 2 * N, 0:N]
+    n = units.x.shape[-1] // 2
+    swap = np.r_[n : 2 * n, 0:n]
     units = jax.tree.map(lambda a: a[..., swap], units)
-    target = jnp.where(units.target < 0, NOBODY, (units.target + N) % (2 * N))
+    target = jnp.where(units.target < 0, NOBODY, (units.target + n) % (2 * n))
     return units._replace(x=32.0 - units.x, target=target)
 
 
-@pytest.fixture(scope="module")
-def fair():
-    """Battles played out to the end, 80 s, with both armies attack-moving: who is left at the end."""
+@cache
+def fair(name):
+    """Battles between equals with both armies attack-moving, played to the end: the config, and what plays them."""
+    ticks, army = ARMIES[name]
+    config = fair_map(army)
 
     def run(orders, units):
-        step = lambda units, _: (tick(FAIR, (True, True), orders, units)[0], None)  # noqa: E731
-        return jax.lax.scan(step, units, None, length=1280)[0]
+        step = lambda units, _: (tick(config, (True, True), orders, units)[0], None)  # noqa: E731
+        return jax.lax.scan(step, units, None, length=ticks)[0]
 
-    return jax.jit(jax.vmap(run))
+    return config, jax.jit(jax.vmap(run))
+
+
+def verdicts(name, orders, units):
+    """How many battles the west won, and the east: those in which only one side has fighters left."""
+    config, run = fair(name)
+    fighters = np.asarray(run(orders, units).health > 0) & (config.roster.dps > 0)
+    ours, theirs = (fighters[:, config.roster.side(side)].any(1) for side in (True, False))
+    return int((ours & ~theirs).sum()), int((theirs & ~ours).sum())
+
+
+def even(west, east):
+    return abs(west - east) <= 3.5 * np.sqrt(west + east)
 
 
 def test_a_mirrored_battle_is_the_mirror_image():
-    orders, units = fair_start(np.random.default_rng(1), 8)
-    run = march(FAIR, (True, True), 120)
+    config = fair_map(MIX)
+    orders, units = fair_start(config, np.random.default_rng(1), 8)
+    run = march(config, (True, True), 120)
     straight, _ = run(orders, units)
     image, _ = run(orders, mirrored(units))
     back = mirrored(image)
@@ -266,22 +296,37 @@ def test_a_mirrored_battle_is_the_mirror_image():
         np.isclose(getattr(straight, f), getattr(back, f), atol=0.02).mean() for f in ("x", "y", "health", "shield")
     ]
     assert min(agree) > 0.98  # rounding differs, and the order of sums: a battle or two may part late
-    assert (straight.health[:, -1] < FAIR.roster.health).any()
+    assert (straight.health[:, -1] < config.roster.health).any()
 
 
-def score(fair, seed, battles):
-    end = fair(*fair_start(np.random.default_rng(seed), battles))
-    ours, theirs = (np.asarray(end.health[:, half]).any(1) for half in (slice(0, N), slice(N, None)))
-    return (ours & ~theirs).sum(), (theirs & ~ours).sum()
+@pytest.mark.parametrize(("name", "battles"), [("mixed", 300), ("healers", 160), ("zerg", 160), ("27m", 60)])
+def test_equal_armies_win_half_of_their_battles(name, battles):
+    west, east = verdicts(name, *fair_start(fair(name)[0], np.random.default_rng(2), battles))
+    assert west + east > 0.85 * battles
+    assert even(west, east)
 
 
-def test_equal_armies_win_half_of_their_battles(fair):
-    west, east = score(fair, 2, 300)
-    assert west + east > 270
-    assert abs(west - east) < 3.5 * np.sqrt(west + east)
+@settings(max_examples=10, deadline=None)
+@given(st.data())
+def test_equal_armies_of_any_composition_win_half_of_their_battles(data):
+    """One program for all of them: who is not in the army has fallen before the battle."""
+    config, _ = fair("any")
+    a = config.roster.allies
+    kinds = [unit.name for unit in config.roster.types[:a]]
+    present = np.zeros(a, bool)
+    for kind in UNITS:
+        most = kinds.count(kind)
+        present[kinds.index(kind) : kinds.index(kind) + data.draw(st.integers(0, most), label=kind)] = True
+    assume((present & (config.roster.dps[:a] > 0)).any())
+    orders, units = fair_start(config, np.random.default_rng(data.draw(st.integers(0, 2**16), label="seed")), 48)
+    there = np.concatenate([present, present])
+    units = units._replace(health=units.health * there, shield=units.shield * there)
+    assert even(*verdicts("any", orders, units))
 
 
 @pytest.mark.slow
-def test_equal_armies_win_half_of_many_battles(fair):
-    won = np.sum([score(fair, 10 + k, 1000) for k in range(10)], 0)
-    assert abs(won[0] - won[1]) < 3.5 * np.sqrt(won.sum())
+@pytest.mark.parametrize("name", ["mixed", "healers", "zerg"])
+def test_equal_armies_win_half_of_many_battles(name):
+    starts = (fair_start(fair(name)[0], np.random.default_rng(10 + k), 1000) for k in range(8))
+    west, east = np.sum([verdicts(name, *start) for start in starts], 0)
+    assert even(west, east)
