@@ -185,6 +185,9 @@ def fit_early(
     sums = jax.tree.map(lambda old, new: old + jnp.where(early, new, 0.0), state.sums, fresh)
     unit = jnp.where(early, spread(roll.signals, ended, discount), state.fit.unit)
     fit = fit_physics(sums, unit, discount)
+    if task.config.horizon == "one-step":
+        nothing = jnp.zeros_like(unit)
+        fit = PhysicsFit(nothing, nothing, nothing, unit)
     r2 = r2_phys(fit, roll.signals, ended, parts, discount)
     return state._replace(fit=fit, sums=sums), {"r2_phys": r2, "physics_later": fit.later, "physics_here": fit.here}
 

@@ -101,7 +101,10 @@ def learn(
     """U passes over the agents."""
     config, spec, roll = task.config, task.spec, data.rollout
     taken = _taken(task, state.actors, critic, roll)
-    gain, realised = contraction(config, state.gain, jnp.mean(roll.cost, axis=(0, 1)))
+    cost = jnp.mean(roll.cost, axis=(0, 1))
+    if config.feasible == "critic":
+        cost = _believed_costs(task, state.actors, critic, roll)
+    gain, realised = contraction(config, state.gain, cost)
     excess = gain.cost - training_limits(config, spec)
     budget = round_budget(config, excess, realised)
     multiplier = jnp.maximum(
@@ -124,7 +127,7 @@ def learn(
             if config.agent_order == "simultaneous":
                 new, report = update.run(before, left)
             else:
-                new, report = update.run(actors, budget - spent)
+                new, report = update.run(actors, budget - spent if config.share_budget else budget)
             actors = jax.tree.map(lambda full, one: full.at[agent].set(one), actors, new)
             return (actors, spent + report.info.change[1:]), report
 
@@ -321,26 +324,36 @@ class AgentUpdate(NamedTuple):
         return there - theta, gain
 
 
+def _values(task: Task, actors: Any, critic: CriticState, place: Any, view: Any) -> Float[Array, "B J"]:
+    """Q of what the policy would most likely do: a baseline without the noise of a drawn action."""
+    spec = task.spec
+    action = jax.vmap(lambda w: act(actors, spec.action, w, None, True, task.reflex)[0])(view)
+    parts = closed_form.physics_parts(task.closed_form, task.num_signals, place, action)
+    x = pirc.critic_input(place, view.obs, pirc.encode_action(spec.action, *action), parts.successor)
+    learned = pirc.residual(critic.critics, x)
+    return closed_form.q_phys(critic.fit, parts, task.discounts) + critic.fit.unit * learned
+
+
+def _believed_costs(task: Task, actors: Any, critic: CriticState, roll: Transition) -> Float[Array, "K"]:
+    """(1 - gamma) V_c(s0), over the states in which episodes begin (over all, if none does in this round)."""
+    place, view = jax.tree.map(lambda x: x.reshape(roll.reward.size, *x.shape[2:]), (roll.state, roll.view))
+    cost = ((1.0 - task.discounts) * _values(task, actors, critic, place, view))[:, 1:]
+    first = jnp.concatenate([jnp.zeros_like(roll.terminated[:1]), (roll.terminated | roll.truncated)[:-1]]).reshape(-1)
+    weight = jnp.where(first.any(), first, True)
+    return weight @ cost / jnp.sum(weight)
+
+
 def _taken(task: Task, actors: Any, critic: CriticState, roll: Transition) -> Taken | None:
     """What was done in this round, with the reward's advantage: GAE upon the residual critic, normalised."""
-    config, spec = task.config, task.spec
+    config = task.config
     if task.source in ("pathwise", "closed-form"):
         return None
     roll = pirc.shaped(task, roll)
     flat = lambda x: x.reshape(roll.reward.size, *x.shape[2:])  # noqa: E731
 
-    def value(place: Any, view: Any) -> Any:
-        """Q of what the policy would most likely do: a baseline without the noise of a drawn action."""
-        action = jax.vmap(lambda w: act(actors, spec.action, w, None, True, task.reflex)[0])(view)
-        parts = closed_form.physics_parts(task.closed_form, task.num_signals, place, action)
-        x = pirc.critic_input(place, view.obs, pirc.encode_action(spec.action, *action), parts.successor)
-        return closed_form.q_phys(critic.fit, parts, task.discounts) + critic.fit.unit * pirc.residual(
-            critic.critics, x
-        )
-
     before, after = (roll.state, roll.view), (roll.next_state, roll.next_view)  # through one compiled body
     ends = jax.tree.map(lambda a, b: jnp.stack([flat(a), flat(b)]), before, after)
-    values = jax.lax.map(lambda end: value(*end)[:, 0], ends)
+    values = jax.lax.map(lambda end: _values(task, actors, critic, *end)[:, 0], ends)
     now, then = values.reshape(2, *roll.reward.shape)
     ended = roll.terminated | roll.truncated
     advantage = gae(roll.reward, now, then, roll.terminated, ended, config.discount, config.gae_lambda)

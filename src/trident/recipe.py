@@ -71,6 +71,9 @@ class TridentConfig:
     """Weight of the closed form in the reward of physics=additive."""
     cost_physics: bool = True
     """Give the cost critics the closed form too."""
+    horizon: Literal["fitted", "one-step"] = "fitted"
+    """fitted: the closed form values what follows an action, by weights from early data; one-step: it is this step's
+    reward and costs alone, unscaled, as printed."""
     fit_rounds: int = 8
     """The closed form's scale is fitted anew in the first rounds, then frozen: what follows an action depends on
     the policy, and the first one is random."""
@@ -137,6 +140,12 @@ class TridentConfig:
     """Share of the slack that a round may spend."""
     alpha_back: float = 0.3
     """Share of the excess that a round must give back, as far as the trust region can."""
+    share_budget: bool = True
+    """An agent may spend what those before it have left of the round's budget; otherwise each may spend it all, as
+    printed."""
+    feasible: Literal["measured", "critic"] = "measured"
+    """What a round's costs are taken for: the mean costs measured in the rollouts; critic: (1 - gamma) V_c in the first
+    states of episodes, as printed."""
     calibrate: bool = True
     """Ask the surrogate for as much more as its predictions have fallen short of the costs measured later."""
     smooth: float = 0.6

@@ -16,9 +16,9 @@ from trident.critics import critic_input, encode_action, residual, shaped
 from trident.envs.probes import PROBES
 from trident.errors import TridentError
 from trident.eval.evaluate import evaluate, summarise
-from trident.lcpo import AgentUpdate, Gain, _scene, _taken, attend, contraction
+from trident.lcpo import AgentUpdate, Gain, _believed_costs, _scene, _taken, attend, contraction
 from trident.maths import hybrid
-from trident.maths.constrained_update import TRUST_REGION
+from trident.maths.constrained_update import TRUST_REGION, UpdateInfo
 from trident.maths.discrete_gradient import ESTIMATORS
 from trident.nets import actor_apply, actors_apply, leaning
 from trident.recipe import UNLIMITED, Task, TridentConfig, calm, round_budget, temperature, training_limits
@@ -447,6 +447,75 @@ def test_advantages_stand_on_the_critic_at_the_most_likely_action():
         wanted[t] = ahead
     wanted = (wanted - wanted.mean()) / wanted.std()
     np.testing.assert_allclose(taken.advantage, wanted.ravel(), rtol=1e-3, atol=1e-4)
+
+
+def test_costs_as_printed_are_the_cost_critics_where_episodes_begin():
+    env = PROBES["probe-chain"]()
+    task = Task(replace(SMALL, physics="none"), env.spec, None)
+    algorithm = trident.make(task.config, env.spec)
+    state = algorithm.init(jax.random.key(0))
+    critics = jax.tree.map(lambda w: w + 0.2 * jax.random.normal(jax.random.key(1), w.shape), state.critic.critics)
+    critic, actors = state.critic._replace(critics=critics), state.policy.actors
+    policy = lambda k, _, step: algorithm.act(state, step.view, k, False)  # noqa: E731
+    roll = jax.jit(lambda key: rollout(env, policy, key, start(env, key, 4), 20)[1])(jax.random.key(2))
+    never = jnp.zeros_like(roll.terminated)
+    roll = roll._replace(terminated=never.at[6, 1].set(True), truncated=never.at[11, 3].set(True))
+    action = jax.vmap(jax.vmap(lambda w: algorithm.act(state, w, None, True)[0]))(roll.view)
+    x = critic_input(roll.state, roll.obs, encode_action(env.spec.action, *action))
+    value = critic.fit.unit * residual(critics, x)  # the level of a fresh fit is nothing
+    cost = np.asarray((1.0 - task.discounts) * value)[..., 1:]
+    found = jax.jit(lambda roll: _believed_costs(task, actors, critic, roll))
+    np.testing.assert_allclose(found(roll), (cost[7, 1] + cost[12, 3]) / 2, rtol=1e-4)
+    none = roll._replace(terminated=never, truncated=never)
+    np.testing.assert_allclose(found(none), cost.mean((0, 1)), rtol=1e-4)
+    assert not np.allclose(found(none), found(roll), rtol=1e-2)
+
+
+def test_the_printed_closed_form_is_one_step_unscaled():
+    env, roll = play_random("probe-constrained-modes")
+    task = Task(replace(SMALL, critic_steps=2, critic_batch=8, horizon="one-step"), env.spec, env.physics)
+    rows = block_of(roll)
+    state = trident.make(task.config, env.spec, env.physics).init(jax.random.key(0))
+    data = Data(roll, Replay(rows, jnp.int32(rows.reward.size)))
+    fit = jax.jit(lambda key: pirc.learn(task, state.critic, data, state.policy.actors, key, 0)[0])(
+        jax.random.key(1)
+    ).fit
+    parts = closed_form.physics_parts(env.physics, task.num_signals, rows.state, rows.executed)
+    np.testing.assert_array_equal(closed_form.q_phys(fit, parts, task.discounts), parts.now)
+    assert (fit.unit > 0).all()
+
+
+@pytest.mark.parametrize("share", [True, False])
+def test_agents_share_one_budget_or_each_spend_it_all(share, monkeypatch):
+    """Agents that spend whatever they are offered: the budget once, or, as printed, once each."""
+
+    def spend_all(self, actors, budget):
+        zero, change = jnp.float32(0), jnp.concatenate([jnp.zeros(1), budget])
+        info = UpdateInfo(jnp.int32(TRUST_REGION), zero, zero, zero, change)
+        return jax.tree.map(lambda x: x[self.agent], actors), lcpo.Report(self.agent, info, jnp.zeros((2, change.size)))
+
+    monkeypatch.setattr(AgentUpdate, "run", spend_all)
+    env, roll = play_random("probe-chain")
+    config = replace(SMALL, share_budget=share, updates=1, policy_batch=32, fisher_batch=16, source="pathwise")
+    task, rows = Task(config, env.spec, None), block_of(roll)
+    state = trident.make(config, env.spec).init(jax.random.key(0))
+    data = Data(roll, Replay(rows, jnp.int32(rows.reward.size)))
+    learn = jax.jit(lambda key: lcpo.learn(task, state.policy, state.critic, data, key, 0.0, 0)[1])
+    logged = learn(jax.random.key(1))
+    times = 1 if share else env.spec.num_agents
+    np.testing.assert_allclose(logged["budget_spent"], times * logged["budget_asked"], rtol=1e-5)
+    assert np.abs(logged["budget_asked"]).min() > 0
+
+
+def test_the_printed_preset_is_printed_in_every_part():
+    printed = ALGORITHMS["trident-paper"].config
+    wanted = {
+        "estimator": "stgc-paper", "safety": "paper", "recovery": "paper", "agent_order": "fixed", "anneal": "paper",
+        "horizon": "one-step", "cost_physics": False, "share_budget": False, "feasible": "critic", "calibrate": False,
+        "filter": False, "reflex": False, "tighten": 1.0, "smooth": 0.0, "source": "pathwise", "trust_region": 0.01,
+        "hidden": (256, 256), "critic_hidden": (512, 512, 512), "cost_hidden": (256, 256),
+    }  # fmt: skip
+    assert {name: getattr(printed, name) for name in wanted} == wanted
 
 
 def test_every_diagnostic_of_the_figures_is_logged():
