@@ -11,7 +11,7 @@ import pytest
 from trident.envs.probe_chain import CHAINS, probe_chain
 from trident.train import checkpoint
 from trident.train.loop import program
-from trident.train.registry import ALGORITHMS
+from trident.train.registry import ALGORITHMS, ENVS
 from trident.types import View
 
 TINY = {
@@ -34,11 +34,21 @@ def build(name, env):
 
 # Presets that differ only in sizes are the same program here.
 NAMES = list({(preset.make, tiny(name)): name for name, preset in reversed(ALGORITHMS.items())}.values())[::-1]
-# Compiling is what tests pay for: one preset of each page, its richest, is run and traced with K = 0, 1, 3.
+# Compiling is what tests pay for: one preset of each page, its richest, is run. All are traced with K = 0, 1, 3, though
+# of TRIDENT's presets, which take a second each, those that leave its constraints alone only in the long suite.
 RUN = ["happo-lag", "trident", "matd3-hybrid", "qmix", "macpo", "madac"]
-WANTED = dict.fromkeys(NAMES, ("full",)) | dict.fromkeys(RUN, ("full", "one-constraint", "smallest"))
+WANTED = dict.fromkeys(NAMES, ("full", "one-constraint", "no-constraints"))
+WANTED |= dict.fromkeys(RUN, ("full", "one-constraint", "smallest"))
 WANTED["trident"] = tuple(CHAINS)
-SHAPES = [(name, chain) for name, chains in WANTED.items() for chain in chains]
+SAFETY = [f"trident-{name}" for name in ("paper", "lagrangian", "no-recovery", "no-trust-region", "unconstrained")]
+
+
+def shape(name, chain):
+    leisure = name.startswith("trident-") and name not in SAFETY and chain != "full"
+    return pytest.param(name, chain, marks=[pytest.mark.slow] if leisure else [])
+
+
+SHAPES = [shape(name, chain) for name, chains in WANTED.items() for chain in chains]
 
 
 class Compiled:
@@ -139,6 +149,16 @@ def test_every_shape_of_the_contract_traces(name, chain):
     kind = lambda x: (x.shape, x.dtype, x.weak_type)  # noqa: E731  # all that a second call could differ in
     assert jax.tree.map(kind, after) == jax.tree.map(kind, state)
     assert metrics["cost"].shape == (env.spec.num_constraints,)
+
+
+def test_behind_a_shield_the_round_traces_and_tells_how_often_it_was_needed():
+    env = ENVS["uav-mec"].make()
+    made = program(env, build("shielded", env), total_rounds=4, shielded=True)
+    state = jax.eval_shape(made.init, jax.random.key(0))
+    after, metrics = jax.eval_shape(made.round, state, jnp.int32(0))
+    kind = lambda x: (x.shape, x.dtype, x.weak_type)  # noqa: E731
+    assert jax.tree.map(kind, after) == jax.tree.map(kind, state)
+    assert metrics["shielded"].shape == ()
 
 
 @pytest.mark.slow

@@ -193,6 +193,17 @@ def test_macpo_with_nothing_in_its_way_is_the_trust_region_step(agent):
     moved = ravel_pytree(after)[0] - theta
     np.testing.assert_allclose(moved, info.fraction * expected, atol=0.02 * float(np.abs(expected).max()))
 
+    @jax.jit
+    def unconstrained(factor):
+        alone = advantages[:, :1]
+        return update_agent(CPO, actor, batch, used, alone, factor, jnp.zeros(0), jnp.arange(256))
+
+    after, info = unconstrained(factor)  # K = 0, which is another program
+    moved = ravel_pytree(after)[0] - theta
+    np.testing.assert_allclose(moved, info.fraction * expected, atol=0.02 * float(np.abs(expected).max()))
+    assert info.change.shape == (1,)
+    assert info.change[0] > 0
+
 
 def test_first_update_of_an_unsafe_policy_recovers(agent):
     """The measured excess counts at once; public code treats the first step as safe."""
