@@ -15,6 +15,7 @@ from trident.algos import macpo, ppo
 from trident.algos.macpo import MACPOConfig, update_agent
 from trident.algos.ppo import LagrangianConfig, PPOConfig
 from trident.envs.probe_chain import CHAINS, probe_chain
+from trident.envs.probes import PROBES
 from trident.maths import hybrid
 from trident.maths.constrained_update import RECOVERY
 from trident.maths.lagrange import multipliers_init, multipliers_step
@@ -211,6 +212,27 @@ def test_first_update_of_an_unsafe_policy_recovers(agent):
     _, info = go(advantages, jnp.ones(256), jnp.array([-5.0, FAR]))
     assert info.kind == RECOVERY
     assert info.change[1] < 0
+
+
+@pytest.mark.parametrize("method", ["macpo", "mappo-lag"])
+def test_the_constraint_value_of_the_first_round_is_measured_in_it(method):
+    """Neither zero nor one round old: public code steps before it has averaged the costs."""
+    env = PROBES["probe-unsafe-start"]()
+    made = {
+        "macpo": macpo.make(MACPOConfig(trust_region=1e-3, cg_steps=4, **TINY), env.spec),
+        "mappo-lag": ppo.make(LagrangianConfig(order="simultaneous", rate=0.1, **TINY), env.spec),
+    }[method]
+    whole = program(env, made, 4)
+    state, metrics = jax.jit(lambda k: whole.round(whole.init(k), 0))(jax.random.key(0))
+    limit = float(env.spec.limits[0])
+    cost = float(metrics["cost"][0])  # of the policy before any update, in the middle of its boxes
+    assert cost > 1.3 * limit
+    if method == "macpo":
+        np.testing.assert_allclose(metrics["budget_asked"], [limit - cost], rtol=1e-5)
+        assert metrics["recovery"] > 0.0
+    else:
+        np.testing.assert_allclose(state.algo.multipliers.value, [0.1 * (cost - limit) / limit], rtol=1e-5)
+        np.testing.assert_allclose(metrics["multiplier"], state.algo.exchange * state.algo.multipliers.value)
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])

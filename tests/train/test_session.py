@@ -285,6 +285,14 @@ def test_seeds_differ_and_do_not_depend_on_their_number(whole, tmp_path):
     assert not (keys[:, None] == other[None]).all(-1).any()
 
 
+def test_a_run_does_not_debug(copy):
+    """Checks of every operation, as some public code trains with, cost a multiple of the time."""
+    flags = ("jax_debug_nans", "jax_debug_infs", "jax_disable_jit", "jax_enable_checks", "jax_check_tracer_leaks")
+    on: dict[str, bool] = {}
+    session.resume(copy, progress=Watch(5, lambda: on.update({f: bool(getattr(jax.config, f)) for f in flags})))
+    assert on == dict.fromkeys(flags, False)
+
+
 def test_nothing_is_compiled_after_the_first_round(tmp_path, monkeypatch):
     monkeypatch.setattr(session, "build", REAL_BUILD)
     compiled: list[str] = []
