@@ -19,7 +19,12 @@ TUNED: dict[tuple[str, str], dict[str, Any]] = {
 }
 TUNED |= {(algo, env): {"replay": 16_000} for algo in ("qmix", "facmac", "madac") for env in LARGE_MAPS}
 TUNED |= {
-    # the closed form does not know tactics
-    ("trident", env): {"reflex_source": "both"} | ({"replay": 16_000} if env in LARGE_MAPS else {})
-    for env in (f"smac-{name}{variant}" for name in MAPS for variant in ("", "-safe"))
-}
+    # The closed form does not know tactics, and a soldier's reflex leaves nearly everything to be found: it is explored
+    # around as widely as from nothing. Few enough modes to be summed exactly.
+    ("trident", f"smac-{name}{variant}"): {
+        "reflex_source": "both", "reflex_trust_region": 0.06, "reflex_log_std": -0.7, "reflex_log_std_final": -1.8,
+    }
+    | ({"estimator": "exact"} if sum(n for _, n in field.enemies) <= 12 else {})
+    | ({"replay": 16_000} if name == "27m_vs_30m" else {})
+    for name, field in MAPS.items() for variant in ("", "-safe")
+}  # fmt: skip
