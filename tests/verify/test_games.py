@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from trident.verify import invariance, rounds
-from trident.verify.game import evaluate, mix, nash_gap, optimum, random_game
-from trident.verify.play import Style, no_injection, side_by_side, update
+from trident import on_policy
+from trident.algos import macpo
+from trident.verify import coupling, invariance, rounds, safety
+from trident.verify.claim import CORRECTED, HOLDS, verdict
+from trident.verify.game import evaluate, mix, nash_gap, optimum, playable_games, random_game, stack
+from trident.verify.play import PLAYERS, Rule, Style, no_injection, side_by_side, update
 
 
 def occupancy_optimum(game):
@@ -62,9 +65,7 @@ def one_round():
         game = random_game(2, states=3, agents=2, modes=2)
         logits, wrong = jnp.zeros((2, 3, 2)), no_injection(2, 3, 2)
         cost = float(evaluate(game, mix(list(jax.nn.softmax(logits, axis=-1)))).total[1])
-        run = jax.jit(
-            jax.vmap(lambda s, g: update("natural", g, s, logits, 1e-3, wrong, jnp.zeros(1)), in_axes=(0, None))
-        )
+        run = jax.jit(jax.vmap(lambda s, g: update(Rule(), g, s, logits, 1e-3, wrong, jnp.zeros(1)), in_axes=(0, None)))
 
         def play(styles, limit):
             with jax.enable_x64(True):
@@ -106,3 +107,70 @@ def test_shaping_changes_optima_and_potentials_do_not(monkeypatch):
     changed = invariance._shaping(0)
     assert changed["potential"] == [0] * len(invariance.WEIGHTS)
     assert changed["rough Q*"][-1] > 10
+
+
+def test_macpo_plays_by_the_rule_of_the_algorithm(monkeypatch):
+    """What `algos.macpo` asks of the constrained update is what the lab's player asks of it."""
+    seen = []
+
+    def spy(rule, theta, gradients, *args):
+        seen.append(rule)
+        raise StopIteration
+
+    player = PLAYERS["macpo"]
+    monkeypatch.setattr(macpo, "constrained_update", spy)
+    dist = on_policy.AgentBatch(*[jnp.ones((4, 2))] * len(on_policy.AgentBatch._fields))
+    monkeypatch.setattr(on_policy, "ratio", lambda actor, batch, used: jnp.sum(actor) * jnp.ones(4))
+    monkeypatch.setattr(macpo, "fisher_product", lambda *args: None)
+    with pytest.raises(StopIteration):
+        macpo.update_agent(
+            macpo.MACPOConfig(), jnp.ones(2), dist._replace(alive=jnp.ones(4)), None, jnp.ones((4, 2)), jnp.ones(4),
+            jnp.ones(1), jnp.arange(2),
+        )  # fmt: skip
+    assert (seen[0].recovery, seen[0].demands) == (player.rule.recovery, player.rule.demands)
+    assert (player.style.alpha, player.style.shared, player.style.sequential) == (1.0, 1.0, 1.0)
+
+
+def test_recovery_is_forced_through_its_own_branch_and_the_printed_one_does_nothing():
+    with jax.enable_x64(True):
+        games = [g for g, _ in playable_games(3, first=0, states=5, agents=2, modes=3)]
+        found = rounds.forced_recovery(games)
+    assert found["ours"]["recovered"] == found["printed"]["recovered"] == 1.0
+    asked = np.array(rounds.ALPHAS)[:, None]
+    np.testing.assert_allclose((1.0 - found["ours"]["factor"]) / asked, rounds.FORCED, atol=0.02)
+    assert np.all(found["printed"]["factor"] > 0.999)
+
+
+@pytest.mark.parametrize("way", coupling.WAYS)
+def test_worst_errors_leak_more_than_printed_and_no_more_than_corrected(way):
+    with jax.enable_x64(True):
+        games = stack([random_game(20_000 + i, states=5, agents=2, modes=3) for i in range(6)])
+        theta = jnp.asarray(np.random.default_rng(3).normal(size=(6, 30)))
+        found = coupling._over_bounds(games, theta, way, np.zeros(6))
+    assert found["printed"]["worst"] > 1.2
+    assert found["both"]["worst"] < 1.01
+
+
+def test_growth_counts_the_games_that_grow():
+    points = np.array(coupling.POINTS, float)
+    rows = np.stack([points, points, np.full_like(points, 2.0), np.minimum(points, 80.0)])
+    data = {"points": list(coupling.POINTS), "lasting": {"trident": {"all": rows}}}
+    assert coupling.growing(data, "trident", "all").value == 0.5
+    np.testing.assert_allclose(coupling.growth(data, "trident", "all").value, 1.0, atol=0.01)
+
+
+def test_one_game_that_grows_faster_is_not_hidden_by_the_mean():
+    horizons, points = np.array(safety.HORIZONS, float), np.array(safety.POINTS, float)
+    flat = {"violation": np.ones((20, len(horizons))), "gap": np.ones((20, len(horizons)))}
+    wild = flat | {"violation": np.concatenate([flat["violation"][1:], horizons[None] / 64])}
+    names = ("as analysed", "trident")
+    data = {
+        "points": list(safety.POINTS), "horizons": list(safety.HORIZONS),
+        "constant": {n: {"violation": np.ones((20, len(points)))} for n in names},
+    }  # fmt: skip
+    judge = next(c.judge for c in safety.CLAIMS if c.name == "violation-rate")
+    for first, wanted in ((flat, HOLDS), (wild, CORRECTED)):
+        rows = {"as analysed": first, "trident": flat}
+        found = data | {"schedules": dict.fromkeys(safety.SCHEDULES, rows)}
+        assert safety.fit(found, "1/K", "as analysed", "violation").exponent.high < safety.STEEP
+        assert verdict(judge(found)) == wanted

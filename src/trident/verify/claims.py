@@ -10,6 +10,7 @@ from trident.verify import (
     curves,
     gumbel,
     invariance,
+    rounds,
     safety,
     samples,
     stgc,
@@ -19,7 +20,8 @@ from trident.verify.claim import Claim, Experiment
 EXPERIMENTS: tuple[Experiment, ...] = tuple(
     module.EXPERIMENT
     for module in (
-        stgc, gumbel, actor_critic, coupling, safety, curves, invariance, samples, complexity, arithmetic
+        stgc, gumbel, actor_critic, coupling, safety, rounds, curves, invariance, samples, complexity,
+        arithmetic
     )
 )  # fmt: skip
 CLAIMS: tuple[Claim, ...] = tuple(claim for experiment in EXPERIMENTS for claim in experiment.claims)

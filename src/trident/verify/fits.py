@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -89,3 +90,23 @@ def limit_order(x: Sequence[float], y: Sequence[float]) -> Estimate:
     slopes = np.diff(np.log(np.asarray(y, float))) / np.diff(np.log(np.asarray(x, float)))
     drift = abs(float(slopes[-1] - slopes[-2]))
     return Estimate(float(slopes[-1]), float(slopes[-1] - drift), float(slopes[-1] + drift))
+
+
+def share(hits: int, of: int) -> Estimate:
+    """A proportion with its 95 % Wilson interval."""
+    if of == 0:
+        return Estimate(float("nan"), float("nan"), float("nan"))
+    p, z = float(hits / of), 1.96
+    centre, half = p + z * z / (2 * of), z * np.sqrt(p * (1 - p) / of + z * z / (4 * of * of))
+    return Estimate(p, float((centre - half) / (1 + z * z / of)), float((centre + half) / (1 + z * z / of)))
+
+
+def median_interval(sample: Sequence[float] | np.ndarray) -> Estimate:
+    """The median, between the order statistics that enclose it with at least 95 %."""
+    ordered = np.sort(np.asarray(sample, float))
+    size = len(ordered)
+    outside = np.cumsum([math.comb(size, j) for j in range(size)]) / 2.0**size
+    at = int(np.sum(2.0 * outside <= 0.05)) - 1
+    if at < 0:
+        raise ValueError(f"{size} numbers are too few to enclose a median with 95 %")
+    return Estimate(float(np.median(ordered)), float(ordered[at]), float(ordered[size - 1 - at]))

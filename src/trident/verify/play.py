@@ -2,18 +2,18 @@
 
 Agent i's surrogates are L_j(pi_i') = sum_s visits(s) sum_a pi'(a | s) A_j(s, a), the agents before it at their new
 policies: the first-order change of V_j. `maths.constrained_update` does the rest. Ablations and printed variants differ
-in the numbers of a `Style`, so that one compiled program plays them all side by side; errors of the estimates can be
-injected, while what is reported is always the truth.
+in the numbers of a `Style`, so that one compiled program plays many of them side by side, and in the words of a `Rule`;
+errors of the estimates can be injected, while what is reported is always the truth.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from trident.maths.constrained_update import UpdateRule, constrained_update
@@ -31,8 +31,6 @@ class Style(NamedTuple):
     """One budget for all agents, instead of the whole of it for each."""
     sequential: Any = 1.0
     """Agents see the new policies of those before them."""
-    recover_only: Any = 0.0
-    """Where the policy is infeasible lower the cost and nothing else, instead of asking for a decrease on the way."""
     searched: Any = 0.0
     """The line search tests the true surrogate costs, as TRIDENT's does; otherwise their linearisation, as in the
     theorem: the next round answers for what that overlooks."""
@@ -40,15 +38,37 @@ class Style(NamedTuple):
     """Above 0: no budget but a Lagrange multiplier that rises and falls at this rate."""
 
 
-STYLES: dict[str, Style] = {
-    "as analysed": Style(),
-    "trident": Style(searched=1.0),
-    "budget d - V": Style(alpha=1.0),
-    "budget per agent": Style(shared=0.0),
-    "simultaneous": Style(shared=0.0, sequential=0.0),
-    "macpo": Style(alpha=1.0, shared=0.0, recover_only=1.0, searched=1.0),
-    "lagrangian": Style(multiplier_rate=0.05),
+class Rule(NamedTuple):
+    """The words of `maths.constrained_update.UpdateRule`."""
+
+    recovery: Literal["natural", "paper", "descent", "none"] = "natural"
+    demands: Literal["clipped", "whole"] = "clipped"
+    metric: Literal["fisher", "euclidean"] = "fisher"
+    """euclidean: the squared length of the step in place of the KL, which is not checked."""
+
+
+UNIT = 2.0 * 0.01 / 0.2**2
+"""Of squared lengths: a trust region of 0.01 is a length of 0.2."""
+
+
+class Player(NamedTuple):
+    style: Style
+    rule: Rule = Rule()
+
+
+PLAYERS: dict[str, Player] = {
+    "as analysed": Player(Style()),
+    "trident": Player(Style(searched=1.0)),
+    "no recovery": Player(Style(searched=1.0), Rule(recovery="none")),
+    "no trust region": Player(Style(searched=1.0), Rule(metric="euclidean")),
+    "simultaneous": Player(Style(alpha=0.1, shared=0.0, sequential=0.0, searched=1.0)),  # half the budget for each
+    "budget d - V": Player(Style(alpha=1.0)),
+    "budget per agent": Player(Style(shared=0.0)),
+    "lagrangian": Player(Style(multiplier_rate=0.05)),
+    "macpo": Player(Style(alpha=1.0, searched=1.0), Rule("descent", "whole")),
 }
+"""The second row is TRIDENT's update, macpo that of `algos.macpo`; the first leaves out the line search on the true
+costs, and the others one thing each."""
 
 
 class Injection(NamedTuple):
@@ -79,15 +99,23 @@ def side_by_side(styles: list[Style]) -> Style:
     return Style(*(jnp.array([float(getattr(s, f)) for s in styles]) for f in Style._fields))
 
 
+def by_rule(players: Sequence[Player]) -> dict[Rule, list[int]]:
+    """Who can be played by one program."""
+    groups: dict[Rule, list[int]] = {}
+    for i, player in enumerate(players):
+        groups.setdefault(player.rule, []).append(i)
+    return groups
+
+
 @partial(jax.jit, static_argnums=(0,))
 def play(
-    recovery: str, game: Game, style: Style, start: Float[Array, "N S M"], deltas: Float[Array, "T"], wrong: Injection
+    rule: Rule, game: Game, style: Style, start: Float[Array, "N S M"], deltas: Float[Array, "T"], wrong: Injection
 ) -> tuple[Float[Array, "N S M"], Trace]:
     """As many rounds as there are trust regions."""
 
     def one_round(carry: Any, delta: Array) -> Any:
         logits, multiplier = carry
-        logits, trace = update(recovery, game, style, logits, delta, wrong, multiplier)
+        logits, trace = update(rule, game, style, logits, delta, wrong, multiplier)
         excess = trace.total[1:] - game.limits
         return (logits, jnp.maximum(multiplier + style.multiplier_rate * excess, 0.0)), trace
 
@@ -96,7 +124,7 @@ def play(
 
 
 def update(
-    recovery: str, game: Game, style: Style, logits: Float[Array, "N S M"], delta: Any, wrong: Injection,
+    rule: Rule, game: Game, style: Style, logits: Float[Array, "N S M"], delta: Any, wrong: Injection,
     multiplier: Float[Array, "K"],
 ) -> tuple[Float[Array, "N S M"], Trace]:  # fmt: skip
     """One round over all agents."""
@@ -113,7 +141,7 @@ def update(
         seen = jnp.where(style.sequential > 0, pis, old)
         left = jnp.where(style.shared > 0, budget - spent, budget)
         theta, kind, change = _update_agent(
-            recovery, style, agent, mine, seen, values.visits, advantage, left, delta, bias, multiplier
+            rule, style, agent, mine, seen, values.visits, advantage, left, delta, bias, multiplier
         )
         return (pis.at[agent].set(jax.nn.softmax(theta, axis=-1)), spent + change[1:]), (theta, kind)
 
@@ -123,7 +151,7 @@ def update(
 
 
 def _update_agent(
-    recovery: str, style: Style, agent: Array, logits: Array, pis: Array, visits: Array, advantage: Array,
+    rule: Rule, style: Style, agent: Array, logits: Array, pis: Array, visits: Array, advantage: Array,
     budget: Array, delta: Any, bias: Array, multiplier: Array,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
     shape, theta = logits.shape, logits.ravel()
@@ -134,10 +162,9 @@ def _update_agent(
         return jnp.einsum("s,sa,saj->j", visits, joint, advantage) + bias @ t
 
     now, raw = value(theta), jax.jacrev(value)(theta)
-    # where the cost comes first the reward has no say; with a multiplier the costs enter the reward, and only there
+    # with a multiplier the costs enter the reward, and only there
     priced = style.multiplier_rate > 0
-    silent = (style.recover_only > 0) & jnp.any(budget < 0)
-    mixing = jnp.eye(len(now)).at[0, 0].set(jnp.where(silent, 0.0, 1.0))
+    mixing = jnp.eye(len(now))
     mixing = jnp.where(priced, jnp.zeros_like(mixing).at[0].set(jnp.append(1.0, -multiplier)), mixing)
     gradients, budget = mixing @ raw, jnp.where(priced, 1e9, budget)
 
@@ -149,13 +176,9 @@ def _update_agent(
         t.reshape(shape), jnp.zeros((*shape, 0), t.dtype), jnp.zeros((*shape, 0), t.dtype)
     )
     mask, used, weight = jnp.ones(shape, bool), jnp.ones((shape[1], 0), bool), visits / jnp.sum(visits)
-    rule = UpdateRule(delta=delta, cg_steps=20, damping=1e-4, recovery=recovery)  # pyright: ignore[reportArgumentType]
+    words = UpdateRule(delta=delta, cg_steps=20, damping=1e-4, recovery=rule.recovery, demands=rule.demands)
     product = fisher_product(dist, theta, mask, used, weight)
-    new, info = constrained_update(rule, theta, gradients, surrogates, product, dist, mask, used, weight, budget)
+    if rule.metric == "euclidean":
+        product, words = lambda v: UNIT * v, words._replace(slack=float("inf"))
+    new, info = constrained_update(words, theta, gradients, surrogates, product, dist, mask, used, weight, budget)
     return new.reshape(shape), info.kind, value(new) - now
-
-
-def leaning(modes: np.ndarray, agents: int, num_modes: int, strength: float = 2.0) -> Float[Array, "N S M"]:
-    """Logits of agents that lean towards a deterministic joint policy (one joint action per state)."""
-    digits = np.stack(np.unravel_index(modes, (num_modes,) * agents))
-    return jnp.asarray(strength * np.eye(num_modes)[digits])
