@@ -18,9 +18,9 @@ import optax
 from trident import closed_form
 from trident import critics as pirc
 from trident.verify.claim import Check, Claim, Data, Evidence, Experiment, Say, exact
-from trident.verify.game import random_game, solver_of
+from trident.verify.fits import share
+from trident.verify.game import Solver, random_game, solver_of
 from trident.verify.plots import COLOURS, panels
-from trident.verify.safety import share
 
 WEIGHTS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """omega of r + omega Q_phys"""
@@ -33,7 +33,10 @@ def measure(seed: int, say: Say) -> Data:
     with jax.enable_x64(True):
         fixed = _fixed_points(seed)
     say("optimal policies of shaped games")
-    return {"fixed_point_error": fixed, "shaping": _shaping(seed), "weights": list(WEIGHTS), "games": GAMES}
+    return {
+        "fixed_point_error": fixed, "shaping": _shaping(seed), "weights": list(WEIGHTS), "games": GAMES,
+        "counterexample": counterexample(),
+    }  # fmt: skip
 
 
 def _fixed_points(seed: int, states: int = 6, actions: int = 3, steps: int = 6000) -> dict[str, float]:
@@ -74,6 +77,24 @@ def _learn(q_phys: Any, moves: Any, reward: Any, steps: int) -> Any:
     return q_phys + pirc.residual(table, jnp.eye(size))[:, 0]
 
 
+def counterexample(weight: float = 0.5) -> Data:
+    """One state, two actions with rewards 1 and 0.9, Q_phys = 0 and 1: the best action without shaping, with it added
+    to the reward, in the residual critic's fixed point, and with a difference of potentials."""
+    reward, q_phys = np.array([[1.0, 0.9]]), np.array([[0.0, 1.0]])
+    plain = Solver(np.ones((1, 2, 1)), reward[..., None], np.ones(1), DISCOUNT)
+    best = lambda r: int(plain._replace(signals=r[..., None]).best(np.ones(1))[0])  # noqa: E731
+    after = best(reward)
+    following = np.zeros((2, 2))
+    following[:, after] = 1.0  # the policy that takes the best action ever after
+    with jax.enable_x64(True):
+        learned = _learn(jnp.asarray(q_phys[0]), jnp.asarray(following), jnp.asarray(reward[0]), 6000)
+    potential = np.array([3.0])
+    return {
+        "plain": after, "additive": best(reward + weight * q_phys), "residual": int(np.argmax(np.asarray(learned))),
+        "potential": best(reward + DISCOUNT * potential[0] - potential[:, None]),
+    }  # fmt: skip
+
+
 def _shaping(seed: int) -> dict[str, list[int]]:
     """How many games get another optimal policy, per weight: by a rough Q*, by Q* itself, by a potential."""
     changed = {name: [0] * len(WEIGHTS) for name in ("rough Q*", "exact Q*", "potential")}
@@ -99,20 +120,32 @@ def _shaping(seed: int) -> dict[str, list[int]]:
 
 def _judge_residual(data: Data) -> Evidence:
     return Evidence(
-        (Check("largest error of the fixed point", exact(max(data["fixed_point_error"].values())), 0.0, 1e-6),)
+        (
+            Check("largest error of the fixed point", exact(max(data["fixed_point_error"].values())), 0.0, 1e-6),
+            Check("counterexample: best action", exact(data["counterexample"]["residual"]), 0.0, 0.0),
+        )
     )
 
 
 def _judge_additive(data: Data) -> Evidence:
-    at = WEIGHTS.index(0.5)
+    at, found = WEIGHTS.index(0.5), data["counterexample"]
     return Evidence(
-        (Check("games with another optimum, omega = 0.5", share(data["shaping"]["rough Q*"][at], data["games"]), 0.1),)
+        (
+            Check(
+                "games with another optimum, omega = 0.5", share(data["shaping"]["rough Q*"][at], data["games"]), 0.1
+            ),
+            Check("counterexample: best action", exact(found["plain"]), 0.0, 0.0),
+            Check("with shaping", exact(found["additive"]), 1.0, 1.0),
+        )
     )
 
 
 def _judge_potential(data: Data) -> Evidence:
     return Evidence(
-        (Check("games with another optimum, any omega", exact(max(data["shaping"]["potential"])), 0.0, 0.0),)
+        (
+            Check("games with another optimum, any omega", exact(max(data["shaping"]["potential"])), 0.0, 0.0),
+            Check("counterexample: best action", exact(data["counterexample"]["potential"]), 0.0, 0.0),
+        )
     )
 
 
