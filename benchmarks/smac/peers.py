@@ -2,6 +2,7 @@
 
     TRIDENT_SMACLITE_PYTHON=... TRIDENT_SMAX_PYTHON=... python benchmarks/smac/peers.py
     python benchmarks/smac/peers.py --parts decisions            needs neither
+    python benchmarks/smac/peers.py --parts battles --simulators trident      our side alone, likewise
     python benchmarks/smac/peers.py --show                       the tables of the record
 
 The two variables name a Python with smaclite (from its repository) and one with jaxmarl. Records go to peers.jsonl,
