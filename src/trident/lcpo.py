@@ -137,6 +137,7 @@ def learn(
     (actors, spent), report = jax.lax.scan(one_pass, start, jax.random.split(key, config.updates))
     metrics = _measures(task, roll, report) | {
         "budget_asked": budget,
+        "budget_granted": jnp.where(budget < 0, jnp.sum(jnp.minimum(report.info.granted, 0.0), axis=(0, 1)), budget),
         "budget_spent": spent,
         "realised": realised,
         "temperature": tau,
@@ -165,7 +166,7 @@ def _measures(task: Task, roll: Transition, report: Report) -> Metrics:
         "step_fraction": jnp.mean(info.fraction),
         "signal/mode": mode,
         "signal/params": params,
-        "box_edge": jnp.mean(jnp.any(edge, axis=-1), dtype=jnp.float32),
+        "box_edge": jnp.sum(jnp.any(edge, axis=-1) & roll.alive) / jnp.maximum(jnp.sum(roll.alive), 1),
     }
 
 
@@ -233,6 +234,8 @@ class AgentUpdate(NamedTuple):
             return self._priced(changes)
 
         rule = UpdateRule(self.delta, config.cg_steps, config.damping, recovery=config.recovery)
+        if config.safety == "paper":
+            rule = rule._replace(demands="none", divergence="new-old")
         few = slice(0, config.fisher_batch)
         product = fisher_product(
             lambda t: policy(unravel(t), scene, agent, few), theta, mask[few], used,

@@ -28,6 +28,7 @@ from trident.rollout import rollout, start
 from trident.surrogate import act_with_noise, ratios
 from trident.train import registry
 from trident.train.loop import policy_of, program
+from trident.train.record import first_record, make_record
 from trident.train.registry import ALGORITHMS, ENVS, default_config
 from trident.types import Data, Reflex
 
@@ -239,6 +240,24 @@ def test_it_is_flown_as_it_drew_where_there_are_limits():
         "probe-constrained": True,
         "probe-mode": False,
     }
+
+
+@pytest.mark.parametrize("wrong", [{"updates": 0}, {"tau_min": 0.0}, {"kappa": 1.0}])
+def test_nothing_is_divided_by_zero(wrong):
+    with pytest.raises(TridentError, match="must be"):
+        trident.make(replace(SMALL, **wrong), PROBES["probe-mode"]().spec)
+
+
+def test_physics_that_is_not_finite_is_what_the_run_stops_at():
+    env = PROBES["probe-constrained-modes"]()
+    broken = replace(env.physics, signals=lambda s, a: jnp.nan * env.physics.signals(s, a))
+    small = replace(SMALL, envs=4, steps=4, critic_steps=2, critic_batch=8, policy_batch=16, fisher_batch=8, updates=1)
+    made = program(env, trident.make(small, env.spec, broken), 10)
+    state, metrics = jax.jit(made.round)(jax.jit(made.init)(jax.random.key(0)), 0)
+    many = {k: np.asarray(v)[None] for k, v in metrics.items()}
+    record = make_record(env.spec, (0,), many, 16, 1.0, first_record())
+    assert record["diverged"] == {"0": {"round": 1, "quantity": "r2_phys"}}
+    assert state.diverged
 
 
 def test_a_learner_from_replay_needs_one():
@@ -491,18 +510,18 @@ def test_agents_share_one_budget_or_each_spend_it_all(share, monkeypatch):
 
     def spend_all(self, actors, budget):
         zero, change = jnp.float32(0), jnp.concatenate([jnp.zeros(1), budget])
-        info = UpdateInfo(jnp.int32(TRUST_REGION), zero, zero, zero, change)
+        info = UpdateInfo(jnp.int32(TRUST_REGION), zero, zero, zero, change, budget)
         return jax.tree.map(lambda x: x[self.agent], actors), lcpo.Report(self.agent, info, jnp.zeros((2, change.size)))
 
     monkeypatch.setattr(AgentUpdate, "run", spend_all)
     env, roll = play_random("probe-chain")
-    config = replace(SMALL, share_budget=share, updates=1, policy_batch=32, fisher_batch=16, source="pathwise")
+    config = replace(SMALL, share_budget=share, updates=2, policy_batch=32, fisher_batch=16, source="pathwise")
     task, rows = Task(config, env.spec, None), block_of(roll)
     state = trident.make(config, env.spec).init(jax.random.key(0))
     data = Data(roll, Replay(rows, jnp.int32(rows.reward.size)))
     learn = jax.jit(lambda key: lcpo.learn(task, state.policy, state.critic, data, key, 0.0, 0)[1])
     logged = learn(jax.random.key(1))
-    times = 1 if share else env.spec.num_agents
+    times = 1 if share else 2 * env.spec.num_agents  # all agents and both passes
     np.testing.assert_allclose(logged["budget_spent"], times * logged["budget_asked"], rtol=1e-5)
     assert np.abs(logged["budget_asked"]).min() > 0
 
@@ -512,7 +531,8 @@ def test_the_printed_preset_is_printed_in_every_part():
     wanted = {
         "estimator": "stgc-paper", "safety": "paper", "recovery": "paper", "agent_order": "fixed", "anneal": "paper",
         "horizon": "one-step", "cost_physics": False, "share_budget": False, "feasible": "critic", "calibrate": False,
-        "filter": False, "reflex": False, "tighten": 1.0, "smooth": 0.0, "source": "pathwise", "trust_region": 0.01,
+        "filter": False, "reflex": False, "tighten": 1.0, "smooth": 0.0, "source": "pathwise",
+        "trust_region": 0.02, "updates": 2,
         "hidden": (256, 256), "critic_hidden": (512, 512, 512), "cost_hidden": (256, 256),
     }  # fmt: skip
     assert {name: getattr(printed, name) for name in wanted} == wanted

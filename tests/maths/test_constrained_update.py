@@ -115,10 +115,33 @@ def test_recovery_when_the_constrained_step_cannot_be_taken(how, kind):
 BUDGET = jnp.array([-0.05, 0.01])
 
 
-def test_nan_in_a_gradient_leaves_the_parameters_alone():
+def test_nan_in_a_gradient_leaves_the_parameters_alone_and_is_seen():
     theta, new, info, _ = update(RULE, jnp.array([[jnp.nan, 0.0, 1.0, 1.0], G]), jnp.array([0.1]))
     np.testing.assert_array_equal(theta, new)
     assert info.kind == REJECTED
+    assert np.isnan(info.change).all()
+
+
+def test_the_share_granted_is_of_what_was_asked():
+    """One cost: a hundred times what the trust region can give, of which it must leave a margin to the reward."""
+    theta, _, info, _ = update(RULE, jnp.array([G, UP]), jnp.array([-100.0 * reach([0.2, -0.1], UP)]))
+    np.testing.assert_allclose(info.share, (1.0 - RULE.margin) / 100.0, rtol=0.01)
+    np.testing.assert_allclose(info.granted, info.share * -100.0 * reach(theta, UP), rtol=0.01)
+    assert update(RULE, jnp.array([G, UP]), jnp.array([9.0]))[2].share == 1.0
+
+
+def test_as_printed_whatever_is_violated_is_recovered_from():
+    printed = RULE._replace(demands="none", recovery="paper")
+    theta, new, info, _ = update(printed, jnp.array([G, UP, ACROSS]), jnp.array([-1e-4, 1.0]))
+    assert info.kind == RECOVERY
+    np.testing.assert_allclose(new - theta, -RULE.recovery_rate * jnp.array(UP), atol=1e-7)
+    assert update(printed, jnp.array([G, UP]), jnp.array([1e-4]))[2].kind == TRUST_REGION
+
+
+def test_the_printed_divergence_is_measured_from_the_new_policy():
+    theta, new, info, kl = update(RULE._replace(divergence="new-old"), jnp.array([[1.0, -1.0, 1.0, 0.0]]), jnp.zeros(0))
+    np.testing.assert_allclose(info.kl, hybrid.kl(dist(new), dist(theta), MASK, USED)[0], rtol=1e-4)
+    assert abs(info.kl - kl) > 1e-5
 
 
 CPO = RULE._replace(demands="whole", recovery="descent")

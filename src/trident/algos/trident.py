@@ -9,6 +9,15 @@ line of Algorithm 1                                   here
 11    advantages of the reward and of the costs       surrogate.through_critics, surrogate.ratios
 12-14 trust-region step or recovery                   maths.constrained_update
 16    annealing of tau                                recipe.temperature
+
+symbol                                                setting (TridentConfig) or name
+d_k                                                   EnvSpec.limits, times `tighten`
+delta_TR                                              `trust_region`, shared by the U = `updates` passes of a round
+alpha_k, xi_k                                         `alpha` (of slack), `alpha_back` (of excess), `slack`
+tau_0, tau_min, beta                                  `tau_start`, `tau_min`, 0.9995 of `anneal` = paper
+gamma                                                 `discount`, `cost_discount`, `immediate_discount`
+phi_res, psi_k, Q_phys                                critics.Critics.reward, .cost, closed_form.q_phys
+V_c_k                                                 mean cost of the rollouts, or `feasible` = critic
 """
 
 from __future__ import annotations
@@ -43,6 +52,10 @@ def make(config: TridentConfig, spec: EnvSpec, physics: Physics | None = None) -
         raise TridentError("trident learns from replayed transitions: --algo.replay must be at least 1")
     if config.estimator not in ("auto", *ESTIMATORS):
         raise TridentError(f"unknown estimator {config.estimator!r}: there are auto, {', '.join(ESTIMATORS)}")
+    if config.updates < 1:
+        raise TridentError("--algo.updates must be at least 1")
+    if config.tau_min <= 0.0 or config.kappa <= 1.0:
+        raise TridentError("--algo.tau-min must be above 0 and --algo.kappa above 1: temperatures are divided by")
     if not 0.0 <= config.attention < 1.0:
         raise TridentError("--algo.attention is a share: at least 0, and below 1")
     task = Task(config, spec, physics)

@@ -36,8 +36,11 @@ class UpdateRule(NamedTuple):
     """Share of the trust region's radius that demanded decreases must leave to the reward."""
     slack: float = 1.3
     """The line search accepts a true KL up to this multiple of delta: the quadratic model is not exact."""
-    demands: Literal["clipped", "whole"] = "clipped"
-    """clipped: ask for no more than the trust region can give; whole: ask for all of it, or recover (CPO)."""
+    demands: Literal["clipped", "whole", "none"] = "clipped"
+    """clipped: ask for no more than the trust region can give; whole: ask for all of it, or recover (CPO); none: while
+    anything is violated, recover and do nothing else (as printed)."""
+    divergence: Literal["old-new", "new-old"] = "old-new"
+    """Which way round the line search measures the KL; new-old as printed. The two agree to second order."""
     recovery: Literal["natural", "paper", "descent", "none"] = "natural"
     """natural: lower the violated costs within the others' budgets; descent: the longest natural step down the violated
     costs, whatever it does to the others (CPO)."""
@@ -50,7 +53,8 @@ class UpdateInfo(NamedTuple):
     fraction: Float[Array, ""]  # of the step that the line search accepted
     share: Float[Array, ""]  # of the demanded decreases that the trust region could grant
     kl: Float[Array, ""]
-    change: Float[Array, "J"]  # of every surrogate
+    change: Float[Array, "J"]  # of every surrogate; NaN if gradients or Fisher products are not finite
+    granted: Float[Array, "K"]  # of the budget
 
 
 class Candidate(NamedTuple):
@@ -81,13 +85,14 @@ def constrained_update(
     gram = gradients @ natural.T
     if rule.demands == "clipped":
         wish = single_clip(gram[1:, 1:], budget, rule.delta, rule.margin)
-        share, granted = joint_clip(gram[1:, 1:], wish, rule.delta, rule.margin)
+        _, granted = joint_clip(gram[1:, 1:], wish, rule.delta, rule.margin)
     else:  # what no gradient can change is not asked for
-        share = jnp.ones(())
         granted = jnp.where(jnp.diagonal(gram)[1:] > 1e-12, budget, jnp.maximum(budget, 0.0))
     step = constrained_step(gram, granted, rule.delta)
 
     violated = budget < 0
+    share = jnp.min(jnp.where(violated, granted / jnp.where(violated, budget, 1.0), 1.0), initial=1.0)
+    possible = step.feasible & ~(jnp.any(violated) & (rule.demands == "none"))
     back, may_recover = _way_back(rule, gram, natural, gradients, budget)
     ways = jnp.stack([step.weights @ natural, back])
     room = jnp.maximum(budget, 0.0) + 1e-6
@@ -98,23 +103,25 @@ def constrained_update(
         fraction = rule.ratio ** (index % rule.backtracks).astype(theta.dtype)
         new = theta + fraction * ways[recovering.astype(jnp.int32)]
         change = surrogates(new)
-        kl = jnp.sum(weight * hybrid.kl(old, dist(new), mask, used))
+        ends = (old, dist(new)) if rule.divergence == "old-new" else (dist(new), old)
+        kl = jnp.sum(weight * hybrid.kl(*ends, mask, used))
         demanded = jnp.where(recovering, 0.0, 0.1 * fraction * granted)
         costs = jnp.where(jnp.where(recovering, violated, granted < 0), change[1:] <= demanded, change[1:] <= room)
         gains = jnp.where(recovering, jnp.any(change[1:] < 0.0), (change[0] > 0) | jnp.any(granted < 0))
         good = (kl <= rule.slack * rule.delta) & jnp.all(costs) & gains
         if rule.recovery == "paper":
-            good |= recovering
+            good |= recovering & jnp.isfinite(kl)
         if rule.recovery == "descent":
             good |= recovering & (kl <= rule.slack * rule.delta) & jnp.all(~violated | (change[1:] < 0.0))
         kind = jnp.where(recovering, RECOVERY, TRUST_REGION)
         return good, Candidate(new, kind, fraction, kl, change)
 
     nothing = Candidate(theta, jnp.int32(REJECTED), jnp.zeros(()), jnp.zeros(()), jnp.zeros(len(gradients)))
-    first = jnp.where(step.feasible, 0, rule.backtracks)
+    first = jnp.where(possible, 0, rule.backtracks)
     last = jnp.where(may_recover & jnp.any(violated), 2, 1) * rule.backtracks
     chosen = first_accepted(try_candidate, nothing, first, last)
-    return chosen.theta, UpdateInfo(chosen.kind, chosen.fraction, share, chosen.kl, chosen.change)
+    change = jnp.where(jnp.all(jnp.isfinite(gram)), chosen.change, jnp.nan)  # the step is none then: it must be seen
+    return chosen.theta, UpdateInfo(chosen.kind, chosen.fraction, share, chosen.kl, change, granted)
 
 
 def _way_back(

@@ -52,6 +52,7 @@ DIAGNOSTICS: dict[str, tuple[str, ...]] = {
     "explained variance of the critics": ("explained_variance",),
     "loss of the critics": ("critic_loss",),
     "budget asked for": ("budget_asked",),
+    "budget that trust regions granted": ("budget_granted",),
     "budget spent": ("budget_spent",),
     "temperature": ("temperature", "tau"),
     "share of the demanded decrease granted": ("share_granted",),

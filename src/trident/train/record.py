@@ -10,7 +10,7 @@ from trident.report.records import Record
 from trident.train.settings import mode_names
 from trident.types import EnvSpec
 
-BLAME = ("observation", "reward", "cost", "action", "parameters")
+BLAME = ("observation", "reward", "cost", "action", "r2_phys", "surrogate_gain", "parameters")
 """When several quantities are not finite, the earliest in the chain of cause and effect is named."""
 
 
