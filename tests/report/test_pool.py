@@ -79,3 +79,16 @@ def test_what_a_safe_start_measured_is_kept(tmp_path):
     rows = read(tmp_path / "all" / "records.jsonl")
     assert [row["round"] for row in rows] == [0, 1, 2]
     assert rows[0]["values"] == {"warm_start/agreement": [0.9, 0.9]}
+
+
+def test_commits_pool_if_told_to_and_are_all_named(tmp_path):
+    one = write_run(tmp_path / "1", [0], [-1.0], config={"lr": 1}, commit="c")
+    two = write_run(tmp_path / "2", [1], [-2.0], config={"lr": 1, "new": False}, commit="d")
+    with pytest.raises(TridentError, match="'config'"):
+        pool([one, two], tmp_path / "all")
+    pool([one, two], tmp_path / "all", commits=True)
+    run = json.loads((tmp_path / "all" / "run.json").read_text())
+    assert (run["commit"], run["config"]) == ("c, d", {"lr": 1, "new": False})
+    other = write_run(tmp_path / "3", [2], [-3.0], config={"lr": 2}, commit="d")
+    with pytest.raises(TridentError, match="'config'"):
+        pool([one, other], tmp_path / "both", commits=True)

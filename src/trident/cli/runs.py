@@ -144,6 +144,8 @@ class PoolOptions:
     """Finished run directories that differ in their seeds alone."""
     out: Path = Path("pooled")
     """Where the pooled records go."""
+    commits: bool = False
+    """Pool runs of different commits, too: for changes that leave results alone. The record names all of them."""
 
 
 def pool_runs(argv: list[str]) -> int:
@@ -156,6 +158,6 @@ Example:
   trident pool runs/a runs/b --out runs/all
 """
     options = parse(PoolOptions, argv, "pool", text)
-    pool(list(options.runs), options.out)
+    pool(list(options.runs), options.out, options.commits)
     print(options.out)
     return 0

@@ -18,9 +18,15 @@ SAME = ("env", "env_version", "algo", "config", "commit")
 EVALUATED = ("episodes", "deterministic", "shielded")
 
 
-def pool(folders: list[Path], out: Path) -> None:
-    """Write run.json, result.json and records.jsonl of all seeds into `out`."""
+def pool(folders: list[Path], out: Path, commits: bool = False) -> None:
+    """Write run.json, result.json and records.jsonl of all seeds into `out`.
+
+    With `commits`, runs of different commits pool as well: run.json names all of them, and settings that an older
+    commit did not have yet are taken from those that do.
+    """
     runs = load_runs(folders)
+    if commits:
+        runs = _of_one_commit(runs)
     first = runs[0][0]
     for folder, (run, result, _) in zip(folders, runs, strict=True):
         for key in SAME:
@@ -42,6 +48,12 @@ def pool(folders: list[Path], out: Path) -> None:
     _write(out / "result.json", _results([result for _, result, _ in runs], first["algo"]))
     lines = (json.dumps(plain(_together(rows)), allow_nan=False) for rows in rounds)
     (out / "records.jsonl").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+
+
+def _of_one_commit(runs: list[Any]) -> list[Any]:
+    known = {name: value for run, _, _ in runs for name, value in run["config"].items()}
+    names = ", ".join(dict.fromkeys(run["commit"] for run, _, _ in runs))
+    return [(run | {"config": known | run["config"], "commit": names}, *rest) for run, *rest in runs]
 
 
 def _without_seeds(settings: dict[str, Any]) -> dict[str, Any]:
@@ -66,7 +78,7 @@ def _rounds(records: list[list[Record]]) -> list[tuple[Record, ...]]:
 
 def _together(rows: tuple[Record, ...]) -> Record:
     """One round of all seeds; seconds add up, since the runs may have shared a machine."""
-    names = rows[0]["values"]
+    names = [name for name in rows[0]["values"] if all(name in row["values"] for row in rows)]
     return rows[0] | {
         "seconds": sum(row["seconds"] for row in rows),
         "diverged": {seed: why for row in rows for seed, why in row["diverged"].items()},
