@@ -109,6 +109,13 @@ def test_shaping_changes_optima_and_potentials_do_not(monkeypatch):
     assert changed["rough Q*"][-1] > 10
 
 
+def test_counterexample_to_additive_shaping():
+    """One state, rewards 1 and 0.9, Q_phys 0 and 1: by hand 1 > 0.9, but 1 < 0.9 + 0.5."""
+    found = invariance.counterexample(0.5)
+    assert found == {"plain": 0, "additive": 1, "residual": 0, "potential": 0}
+    assert invariance.counterexample(0.05)["additive"] == 0  # 0.95 < 1
+
+
 def test_macpo_plays_by_the_rule_of_the_algorithm(monkeypatch):
     """What `algos.macpo` asks of the constrained update is what the lab's player asks of it."""
     seen = []

@@ -1,6 +1,7 @@
 """Verdicts, fits, the record and the command."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from trident.cli import main
 from trident.report.records import plain
 from trident.report.stats import Estimate
-from trident.verify import curves, lab, samples
+from trident.verify import curves, invariance, lab, samples
 from trident.verify.claim import (
     CORRECTED,
     FAILS,
@@ -23,7 +24,16 @@ from trident.verify.claim import (
     verdict,
 )
 from trident.verify.claims import CLAIMS, EXPERIMENTS
-from trident.verify.fits import fit_power, fit_powers, limit_order, mean_interval, pooled_power
+from trident.verify.fits import (
+    fit_power,
+    fit_powers,
+    limit_order,
+    mean_interval,
+    median_interval,
+    pooled_power,
+    share,
+    span,
+)
 
 ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "benchmarks" / "theory" / "record.json"
@@ -48,6 +58,17 @@ def test_verdicts_follow_from_the_numbers(printed, corrected, wanted):
 @pytest.mark.parametrize("ends", [(-np.inf, np.inf), (np.nan, 1.0), (3.0, np.inf)])
 def test_what_is_not_finite_decides_nothing(ends):
     assert Check("", Estimate(1.0, *ends), 0.0, 2.0).answer == "unclear"
+
+
+def test_shares_and_medians_have_intervals():
+    assert np.isnan(share(0, 0).value)
+    assert share(16, 32).low < 0.5 < share(16, 32).high
+    found = median_interval(np.arange(12.0))
+    assert (found.value, found.low, found.high) == (5.5, 2.0, 9.0)  # 1 - 2 P(at most 2 heads of 12) = 96 %
+    with pytest.raises(ValueError, match="too few"):
+        median_interval([1.0, 2.0, 3.0])
+    both = span([Estimate(1.0, 0.9, 1.1), Estimate(2.0, 1.9, 2.5), Estimate(1.2, 1.1, 1.3)])
+    assert both == Estimate(1.2, 0.9, 2.5)
 
 
 def test_fits_recover_known_powers():
@@ -106,6 +127,16 @@ def test_dialled_physics_explains_what_it_says():
     # n to an error of 0.01 on 1 / n, wherever it lies
     assert abs(samples.samples_to([10, 20, 40], [0.1, 0.05, 0.025], 0.01) - 100) < 1e-6
     assert abs(samples.samples_to([10, 1000], [0.1, 0.001], 0.01) - 100) < 1e-6
+
+
+def test_features_left_out_save_by_their_number_and_not_by_what_they_explain():
+    lq, rng = samples.system(), np.random.default_rng(0)
+    test = samples.draw_sample(lq, rng, 512, 0.0)
+    found = samples._left_out(lq, rng, test, float(test.q.var()), repeats=60)
+    left = 1.0 - np.array(found["known"]) / found["features"]
+    np.testing.assert_allclose(found["kept"], 1.0, rtol=1e-6)
+    np.testing.assert_allclose(found["left_out"], left, rtol=0.25)
+    assert np.all(np.array(found["left_out"]) > 2.0 * (1.0 - np.array(found["r2"])))
 
 
 def test_linear_quadratic_targets_are_unbiased():
@@ -199,6 +230,23 @@ def test_command(tmp_path, capsys):
     assert json.loads(out.read_text())["claims"] == first["claims"]
     assert main(["verify", "--show", str(out)]) == 0
     assert "13.5" in capsys.readouterr().out
+
+
+def test_the_seed_decides_everything_and_figures_are_written(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(invariance, "GAMES", 30)
+    monkeypatch.setattr(invariance, "_fixed_points", partial(invariance._fixed_points, steps=50))
+    found = []
+    for i, seed in enumerate(("3", "3", "4")):
+        out, figures = tmp_path / f"{i}.json", tmp_path / f"figures-{i}"
+        words = ["verify", "invariance", "--seed", seed, "--out", str(out), "--figures", str(figures)]
+        assert main(words) == 0
+        record = json.loads(out.read_text())
+        found.append((record["experiments"]["invariance"]["data"], record["claims"]))
+        picture = (figures / "invariance.png").read_bytes()
+        assert picture.startswith(b"\x89PNG")
+        assert len(picture) > 5_000
+    assert found[0] == found[1]
+    assert found[0][0]["shaping"] != found[2][0]["shaping"]
 
 
 @pytest.mark.parametrize(

@@ -14,14 +14,15 @@ from trident.verify import (
     safety,
     samples,
     stgc,
+    uav_critic,
 )
 from trident.verify.claim import Claim, Experiment
 
 EXPERIMENTS: tuple[Experiment, ...] = tuple(
     module.EXPERIMENT
     for module in (
-        stgc, gumbel, actor_critic, coupling, safety, rounds, curves, invariance, samples, complexity,
-        arithmetic
+        stgc, gumbel, actor_critic, coupling, safety, rounds, curves, invariance, samples, uav_critic,
+        complexity, arithmetic
     )
 )  # fmt: skip
 CLAIMS: tuple[Claim, ...] = tuple(claim for experiment in EXPERIMENTS for claim in experiment.claims)
