@@ -10,10 +10,12 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiny
@@ -380,6 +382,19 @@ def test_warm_start_fits_the_learner_before_the_first_round(whole, tmp_path):
     with pytest.raises(TridentError, match="random has no safe start"):
         session.train(setup(algo="random", warm_start="random"), tmp_path / "other")
     assert not (tmp_path / "other").exists()
+
+
+def test_a_safe_start_that_is_not_finite_is_told(tmp_path):
+    made = setup(warm_start="random")
+    prepare = made.algorithm.prepare
+
+    def broken(state, roll, key):
+        state, metrics = prepare(state, roll, key)
+        return state._replace(w=state.w / jnp.where(jnp.mean(roll.reward) == metrics["imitation"], 0.0, 1.0)), metrics
+
+    made = made._replace(algorithm=replace(made.algorithm, prepare=broken))
+    with pytest.raises(TridentError, match="the safe start left parameters of seed 0 that are not finite"):
+        session.train(made, tmp_path / "run")
 
 
 def test_a_run_goes_on_from_what_another_has_learned(whole, tmp_path):

@@ -120,8 +120,8 @@ def _freeze_if_bad(old: RunState, new: RunState, metrics: Metrics, data: Transit
         "cost": data.cost,
         "parameters": new.algo,
     }
-    bad = {f"bad/{name}": ~_finite(tree) for name, tree in seen.items()}
-    bad |= {f"bad/{name}": ~_finite(value) for name, value in metrics.items() if name not in ("reward", "cost")}
+    bad = {f"bad/{name}": ~is_finite(tree) for name, tree in seen.items()}
+    bad |= {f"bad/{name}": ~is_finite(value) for name, value in metrics.items() if name not in ("reward", "cost")}
     diverged = old.diverged | jnp.any(jnp.stack(list(bad.values())))
     # The replay buffer is not selected (that would copy it every round); a frozen seed never reads it again.
     keep = jax.tree.map(lambda o, n: jnp.where(diverged, o, n), old._replace(replay=None), new._replace(replay=None))
@@ -133,6 +133,7 @@ def strong(tree: Any) -> Any:
     return jax.tree.map(lambda x: jax.lax.convert_element_type(x, x.dtype) if x.weak_type else x, tree)
 
 
-def _finite(tree: Any) -> Any:
+def is_finite(tree: Any) -> Any:
+    """Whether all numbers of a tree are."""
     leaves = [x for x in jax.tree.leaves(tree) if jnp.issubdtype(jnp.asarray(x).dtype, jnp.floating)]
     return jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in leaves])) if leaves else jnp.bool_(True)

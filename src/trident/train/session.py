@@ -34,7 +34,7 @@ from trident.report.progress import Progress, Silent
 from trident.report.records import Record, RecordWriter
 from trident.train import checkpoint, host
 from trident.train.assess import nothing_to_assess
-from trident.train.loop import Machine, Program, RunState, program
+from trident.train.loop import Machine, Program, RunState, is_finite, program
 from trident.train.record import divergence, first_record, make_record, prepare_values
 from trident.train.settings import Setup, identity, read_run, setup_of, write_run
 from trident.train.start_from import check_sizes, check_start_from, handed_over
@@ -253,6 +253,13 @@ def _begin(setup: Setup, out: Path, machine: Machine, progress: Progress, fresh:
             )
         return found.tree, last, found.round
     state, measured = machine.init(seed_keys(setup))
+    if measured:
+        sound = jax.device_get(jax.vmap(is_finite)(state.algo))
+        if lost := [seed for seed, good in zip(setup.seeds, sound, strict=True) if not good]:
+            raise TridentError(
+                f"the safe start left parameters of seed {lost[0]} that are not finite: `trident check "
+                f"{setup.spec.name}` says whether the environment is sound, and a run without --warm-start what is not"
+            )
     if setup.settings.start_from is not None:
         old, folder = check_start_from(setup)
         learned, round_, _ = load_state(old, folder)
