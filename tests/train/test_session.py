@@ -384,13 +384,14 @@ def test_warm_start_fits_the_learner_before_the_first_round(whole, tmp_path):
     assert not (tmp_path / "other").exists()
 
 
-def test_a_safe_start_that_is_not_finite_is_told(tmp_path):
+def test_a_safe_start_that_is_not_finite_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(session, "build", REAL_BUILD)
     made = setup(warm_start="random")
     prepare = made.algorithm.prepare
 
     def broken(state, roll, key):
         state, metrics = prepare(state, roll, key)
-        return state._replace(w=state.w / jnp.where(jnp.mean(roll.reward) == metrics["imitation"], 0.0, 1.0)), metrics
+        return state._replace(w=jnp.full_like(state.w, jnp.nan)), metrics
 
     made = made._replace(algorithm=replace(made.algorithm, prepare=broken))
     with pytest.raises(TridentError, match="the safe start left parameters of seed 0 that are not finite"):
