@@ -136,10 +136,10 @@ class TridentConfig:
     safety: Literal["lyapunov", "paper", "lagrangian", "none"] = "lyapunov"
     """lyapunov: a round's costs may change by alpha (d - J - xi); paper: by d - J, as printed; lagrangian: no budget,
     but multipliers in the objective; none: limits are only reported."""
-    alpha: float = 0.2
-    """Share of the slack that a round may spend."""
-    alpha_back: float = 0.3
-    """Share of the excess that a round must give back, as far as the trust region can."""
+    alpha: float | tuple[float, ...] = 0.2
+    """Share of the slack that a round may spend; one number for every constraint, or one each."""
+    alpha_back: float | tuple[float, ...] = 0.3
+    """Share of the excess that a round must give back, as far as the trust region can; likewise."""
     share_budget: bool = True
     """An agent may spend what those before it have left of the round's budget; otherwise each may spend it all, as
     printed."""
@@ -150,8 +150,8 @@ class TridentConfig:
     """Ask the surrogate for as much more as its predictions have fallen short of the costs measured later."""
     smooth: float = 0.6
     """Share of the past in the moving mean of the measured costs."""
-    slack: float = 0.0
-    """xi: subtracted from the limits, in units of cost per step."""
+    slack: float | tuple[float, ...] = 0.0
+    """xi: subtracted from the limits, in units of cost per step; likewise."""
     tighten: float = 0.5
     """Training limits as a share of the declared ones: an optimiser spends what it is given."""
     multiplier_rate: float = 0.05
@@ -237,7 +237,7 @@ def calm(task: Task, actors: Any, fraction: Any) -> Any:
 
 
 def training_limits(config: TridentConfig, spec: EnvSpec) -> Float[Array, "K"]:
-    return config.tighten * jnp.asarray(spec.limits) - config.slack
+    return config.tighten * jnp.asarray(spec.limits) - jnp.asarray(config.slack)
 
 
 UNLIMITED = 1e6
@@ -249,4 +249,4 @@ def round_budget(config: TridentConfig, excess: Any, realised: Any = 1.0) -> Any
         return jnp.full_like(excess, UNLIMITED)
     if config.safety == "paper":
         return -excess
-    return -excess * jnp.where(excess > 0, config.alpha_back / realised, config.alpha)
+    return -excess * jnp.where(excess > 0, jnp.asarray(config.alpha_back) / realised, jnp.asarray(config.alpha))

@@ -59,6 +59,17 @@ def test_budgets_spend_slack_and_give_excess_back():
         assert (round_budget(replace(config, safety=without), excess) == UNLIMITED).all()
 
 
+def test_every_constraint_may_have_its_own_contraction():
+    config = replace(SMALL, alpha=(0.2, 0.4), alpha_back=(0.3, 0.5), slack=(0.0, 0.1))
+    np.testing.assert_allclose(round_budget(config, jnp.array([-1.0, -1.0])), [0.2, 0.4])
+    np.testing.assert_allclose(round_budget(config, jnp.array([1.0, 1.0])), [-0.3, -0.5])
+    spec = PROBES["probe-chain"]().spec
+    limits = training_limits(replace(config, slack=(0.0, 0.1, 0.2)), spec)
+    np.testing.assert_allclose(limits, np.asarray(spec.limits) - np.array([0.0, 0.1, 0.2]), atol=1e-6)
+    with pytest.raises(TridentError, match="one for each of 3 constraints"):
+        trident.make(config, spec)
+
+
 def test_exploration_is_bounded_from_above_only():
     config = TridentConfig(log_std=-0.5, log_std_final=-1.5, reflex_log_std=-2.0, reflex_log_std_final=-4.0)
     plain, uav = PROBES["probe-team"](), ENVS["uav-mec"].make()

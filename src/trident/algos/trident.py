@@ -56,6 +56,13 @@ def make(config: TridentConfig, spec: EnvSpec, physics: Physics | None = None) -
         raise TridentError("--algo.updates must be at least 1")
     if config.tau_min <= 0.0 or config.kappa <= 1.0:
         raise TridentError("--algo.tau-min must be above 0 and --algo.kappa above 1: temperatures are divided by")
+    for name in ("alpha", "alpha_back", "slack"):
+        each = getattr(config, name)
+        if isinstance(each, tuple) and len(each) != spec.num_constraints:
+            option = name.replace("_", "-")
+            raise TridentError(
+                f"--algo.{option} takes one number, or one for each of {spec.num_constraints} constraints"
+            )
     if not 0.0 <= config.attention < 1.0:
         raise TridentError("--algo.attention is a share: at least 0, and below 1")
     task = Task(config, spec, physics)
