@@ -125,6 +125,22 @@ def test_the_update_is_measured_and_shown_without_torch(monkeypatch, tmp_path):
     assert "| jax, every state |" in text
     assert "| jax, 16 states |" in text
     assert "install torch to compare" in text
+    assert list(part["parts"]) == list(update_speed.jax_parts(update_speed.make_problem(size)))
+    assert "| one trial of the line search |" in text
+
+
+def test_the_stages_of_an_update_make_up_the_update():
+    problem = update_speed.make_problem(update_speed.UpdateSize(hidden=(8,), batch=64, obs_dim=4))
+    update, theta = update_speed.jax_update(problem)
+    new, info = jax.jit(update)(theta, problem)
+    stages = list(update_speed.jax_parts(problem).values())
+    (_, (_, _, g)), (step, (gram, budget)), (trial, _) = stages[1:]
+    natural = jax.jit(stages[1][0])(theta, problem, g)
+    made = theta + info.fraction * jax.jit(step)(gram, budget) @ natural
+    np.testing.assert_allclose(made, new, rtol=1e-4, atol=1e-6)
+    change, kl = jax.jit(trial)(theta, problem, made)
+    np.testing.assert_allclose(change, info.change, rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(kl, info.kl, rtol=1e-3)
 
 
 def test_update_problem_binds_both_constraints():

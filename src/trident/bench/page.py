@@ -112,6 +112,10 @@ def _update(part: dict[str, Any]) -> Iterator[Section]:
     note += f" PyTorch: {part['missing']}." if part["missing"] else f" PyTorch {part['torch']}."
     header = ["", "ms per update", "faster than public", "KL", "change of reward, costs", "line-search trials"]
     yield Section("One agent's constrained update", header, rows, note)
+    if "parts" in part:
+        rows = [[name, figure(1e3 * seconds)] for name, seconds in part["parts"].items()]
+        note = f"Compiled apart, with the Fisher matrix of {size['fisher']} states; each forms anew what it needs."
+        yield Section("Where an update's time goes", ["", "ms"], rows, note)
 
 
 def _training(part: dict[str, Any]) -> Iterator[Section]:

@@ -4,7 +4,8 @@ The problem is the same to the last number: network, observations, hybrid distri
 conjugate-gradient steps and line-search rule. JAX solves it twice: with the Fisher matrix of every state, as PyTorch
 does, and with that of a few states, as TRIDENT does (gradients, KL and surrogates are those of every state). PyTorch is
 no dependency: it runs in a process of its own (benchmarks/speed/torch_update.py), under this interpreter or the one
-named by TRIDENT_TORCH_PYTHON, and takes turns with JAX. Both may use every core of the machine.
+named by TRIDENT_TORCH_PYTHON, and takes turns with JAX. Both may use every core of the machine. The stages of the
+second form are timed apart as well.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ from trident.bench.env_speed import from_checkout
 from trident.bench.timing import compile_, interleave, usable_cores
 from trident.errors import TridentError
 from trident.maths import hybrid
+from trident.maths.constrained_step import constrained_step, joint_clip, single_clip
 from trident.maths.constrained_update import UpdateRule, constrained_update
-from trident.maths.fisher import fisher_product
+from trident.maths.fisher import conjugate_gradient, fisher_product
 from trident.nets import actor_apply, actor_init
 
 WAYS = ("public", "kept-graph")
@@ -75,12 +77,21 @@ def make_problem(size: UpdateSize) -> Problem:
     return Problem(actor, obs, mode, raw, advantage, used, jnp.array([0.02, -0.005]))
 
 
-def jax_update(problem: Problem, fisher: int | None = None) -> tuple[Callable[..., Any], Any]:
-    """(theta, problem) -> (theta', info), and theta. The gradients of the surrogates are part of the update; the Fisher
-    matrix is that of the first `fisher` states."""
+class Pieces(NamedTuple):
+    """What an update is made of, at one theta. The Fisher matrix is that of the first few states."""
+
+    mask: Any
+    weight: Any
+    dist: Callable[[Any], hybrid.HybridDist]
+    surrogates: Callable[[Any], Any]
+    product: Callable[[Any], Any]
+
+
+def take_apart(problem: Problem, fisher: int | None) -> tuple[Callable[[Any, Problem], Pieces], Any]:
+    """(theta, problem) -> pieces, and theta."""
     theta, unravel = ravel_pytree(problem.actor)
 
-    def update(theta: Any, p: Problem) -> Any:
+    def pieces(theta: Any, p: Problem) -> Pieces:
         mask, count = jnp.ones((p.obs.shape[0], p.used.shape[0]), bool), p.obs.shape[0]
         dist = lambda t: actor_apply(unravel(t), p.obs)  # noqa: E731
         log_prob = lambda t: hybrid.log_prob(dist(t), mask, p.used, p.mode, p.raw)  # noqa: E731
@@ -89,14 +100,57 @@ def jax_update(problem: Problem, fisher: int | None = None) -> tuple[Callable[..
         def surrogates(t: Any) -> Any:
             return weight @ (jnp.expm1(log_prob(t) - old)[:, None] * p.advantage)
 
-        gradients = jax.jacrev(surrogates)(theta)
         few = min(fisher or count, count)
         product = fisher_product(
             lambda t: actor_apply(unravel(t), p.obs[:few]), theta, mask[:few], p.used, jnp.full(few, 1.0 / few)
         )
-        return constrained_update(RULE, theta, gradients, surrogates, product, dist, mask, p.used, weight, p.budget)
+        return Pieces(mask, weight, dist, surrogates, product)
+
+    return pieces, theta
+
+
+def jax_update(problem: Problem, fisher: int | None = None) -> tuple[Callable[..., Any], Any]:
+    """(theta, problem) -> (theta', info), and theta. The gradients of the surrogates are part of the update."""
+    pieces, theta = take_apart(problem, fisher)
+
+    def update(theta: Any, p: Problem) -> Any:
+        of = pieces(theta, p)
+        gradients = jax.jacrev(of.surrogates)(theta)
+        return constrained_update(
+            RULE, theta, gradients, of.surrogates, of.product, of.dist, of.mask, p.used, of.weight, p.budget
+        )
 
     return update, theta
+
+
+def jax_parts(problem: Problem, fisher: int | None = None) -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
+    """The stages of that update as programs of their own: name -> (function, arguments)."""
+    pieces, theta = take_apart(problem, fisher)
+
+    def gradients(theta: Any, p: Problem) -> Any:
+        return jax.jacrev(pieces(theta, p).surrogates)(theta)
+
+    def solve(theta: Any, p: Problem, g: Any) -> Any:
+        return conjugate_gradient(pieces(theta, p).product, g, RULE.cg_steps, RULE.damping)
+
+    def step(gram: Any, budget: Any) -> Any:
+        wish = single_clip(gram[1:, 1:], budget, RULE.delta, RULE.margin)
+        return constrained_step(gram, joint_clip(gram[1:, 1:], wish, RULE.delta, RULE.margin)[1], RULE.delta).weights
+
+    def trial(theta: Any, p: Problem, new: Any) -> Any:
+        of = pieces(theta, p)
+        kl = jnp.sum(of.weight * hybrid.kl(of.dist(theta), of.dist(new), of.mask, p.used))
+        return of.surrogates(new), kl
+
+    g = jax.jit(gradients)(theta, problem)
+    natural = jax.jit(solve)(theta, problem, g)
+    new = theta + 0.01 * natural[0]
+    return {
+        "gradients of reward and costs": (gradients, (theta, problem)),
+        "conjugate gradients": (solve, (theta, problem, g)),
+        "constrained step": (step, (g @ natural.T, problem.budget)),
+        "one trial of the line search": (trial, (theta, problem, new)),
+    }
 
 
 def measure_update(size: UpdateSize, repeats: int) -> dict[str, Any]:
@@ -108,6 +162,8 @@ def measure_update(size: UpdateSize, repeats: int) -> dict[str, Any]:
         compiled = compile_(update, theta, problem).call
         calls[name] = lambda compiled=compiled, theta=theta: compiled(theta, problem)
         results[name] = _outcome(compiled(theta, problem)[1])
+    stages = {name: (compile_(f, *args).call, args) for name, (f, args) in jax_parts(problem, size.fisher).items()}
+    parts = {name: lambda call=call, args=args: call(*args) for name, (call, args) in stages.items()}
     out = {
         "size": size.__dict__ | {"constraints": len(problem.budget)},
         "cg_steps": RULE.cg_steps,
@@ -117,18 +173,19 @@ def measure_update(size: UpdateSize, repeats: int) -> dict[str, Any]:
     try:
         with TorchWorker(problem) as worker:
             torch = {f"torch {way}": lambda way=way: worker.update(way) for way in WAYS}
-            seconds = interleave(calls | torch, repeats)
+            seconds = interleave(calls | parts | torch, repeats)
             seconds |= {f"torch {way}": worker.best[way] for way in WAYS}
             results |= {f"torch {way}": worker.results[way] for way in WAYS}
             out["torch"] = worker.version
     except TridentError as error:
         out["missing"] = str(error)
-        seconds = interleave(calls, repeats)
+        seconds = interleave(calls | parts, repeats)
     faster = {
         way: {name: seconds[f"torch {way}"] / seconds[name] for name in calls}
         for way in WAYS
         if f"torch {way}" in seconds
     }
+    out["parts"] = {name: seconds.pop(name) for name in parts}
     return out | {"results": results, "seconds": seconds, "jax_faster_by": faster}
 
 
