@@ -212,6 +212,16 @@ def test_constrained_probes_reach_their_closed_form_optimum(name, source):
         assert abs(result["reward"] - env.optimum) < 0.2
 
 
+@pytest.mark.learning
+def test_multipliers_end_at_the_closed_form_price():
+    config = replace(SMALL, safety="lagrangian", source="pathwise", multiplier_rate=0.15)
+    env, results, metrics = train("probe-constrained", config, 300)
+    np.testing.assert_allclose(metrics["multiplier"][:, 0], env.multiplier, rtol=0.05)
+    for result in results:
+        assert abs(result["reward"] - env.optimum) < 0.05
+        assert abs(result[f"cost/{env.spec.constraints[0].name}"] - float(env.spec.limits[0])) < 0.05
+
+
 def test_safe_start_imitates_and_keeps_the_given_noise():
     env = PROBES["probe-mode"]()
     algorithm = trident.make(SMALL, env.spec, env.physics)
