@@ -16,6 +16,7 @@ from trident.bench.timing import interleave
 from trident.cli import main
 from trident.envs.uav_mec import UavMec
 from trident.errors import TridentError
+from trident.recipe import Task
 
 ROOT = Path(__file__).parents[2]
 
@@ -75,6 +76,13 @@ def test_every_variant_of_the_overheads_updates_a_state_of_its_own():
         after, _ = jax.eval_shape(variant.update, variant.shapes.algo, variant.shapes.data)
         same = jax.tree.map(lambda a, b: a.shape == b.shape, after, variant.shapes.algo)
         assert all(jax.tree.leaves(same)), name
+
+
+def test_variants_of_the_overheads_differ_in_nothing_else():
+    """Around a reflex the one without physics would take the reward's direction from elsewhere."""
+    env = UavMec()
+    configs = [v.algorithm.config for v in variants(env, "tiny").values()]
+    assert len({Task(c, env.spec, env.physics).source for c in configs}) == 1
 
 
 def test_turns_are_interleaved_and_the_shortest_counts(monkeypatch):
