@@ -423,3 +423,11 @@ def test_the_command_prints_and_draws_what_is_on_record(tmp_path, capsys):
     assert "-6.05 [-6.10, -6.00] (-5.24)" in capsys.readouterr().out
     assert (tmp_path / "curves.png").stat().st_size > 10_000
     assert (tmp_path / "front.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("name", ["run.json", "result.json"])
+def test_a_damaged_record_is_one_line(tmp_path, name, capsys):
+    write_run(tmp_path / "mappo", "mappo", [-6.0])
+    (tmp_path / "mappo" / name).write_text('{"torn')
+    assert main(f"bench table1 --methods mappo --episodes 4 --seeds 1 --out {tmp_path}".split()) == 2
+    assert f"{name} is damaged: it is not JSON" in capsys.readouterr().err

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from trident.bench.paper import Campaign
 from trident.errors import TridentError
-from trident.report.compare import has_ended
+from trident.report.compare import has_ended, read_json
 from trident.report.records import read
 from trident.train.registry import ALGORITHMS, make_env
 from trident.train.settings import Settings, make_setup
@@ -107,7 +107,7 @@ def command_of(job: Job) -> list[str]:
 def is_done(job: Job) -> bool:
     if not (job.folder / "run.json").is_file():
         return False
-    run = json.loads((job.folder / "run.json").read_text(encoding="utf-8"))
+    run = read_json(job.folder / "run.json")
     if (run["env"], run["algo"]) != (job.env, job.method):
         raise TridentError(f"{job.folder} has a run of {run['algo']} on {run['env']}: choose another --out")
     settings = run["settings"]
@@ -123,7 +123,7 @@ def is_done(job: Job) -> bool:
 
 def _result(job: Job) -> dict[str, Any] | None:
     path = job.folder / "result.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    return read_json(path) if path.is_file() else None
 
 
 SETTINGS = ("seed", "limit", "warm_start", "start_from", "shielded")
@@ -133,7 +133,7 @@ SETTINGS = ("seed", "limit", "warm_start", "start_from", "shielded")
 def differences(job: Job) -> list[str]:
     """How a run on record differs from what a new one would be: its environment, its settings, its config."""
     path = job.folder / "run.json"
-    run = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    run = read_json(path) if path.is_file() else {}
     if "config" not in run:
         return []
     setup = make_setup(job.env, job.method, Settings(episodes=job.episodes, seeds=job.seeds))

@@ -27,7 +27,7 @@ def load_runs(folders: list[Path]) -> list[tuple[dict[str, Any], dict[str, Any],
             raise TridentError(f"{folder} is not a run directory: it has no run.json")
         if not (folder / "result.json").is_file():
             raise TridentError(f"{folder} has no result.json: finish it with `trident resume {folder}`")
-        run, result = (_read(folder / name) for name in ("run.json", "result.json"))
+        run, result = (read_json(folder / name) for name in ("run.json", "result.json"))
         records = read(folder / "records.jsonl")
         if records and not has_ended(run, result, records):
             raise TridentError(f"{folder} is not finished: `trident resume {folder}` goes on with it")
@@ -43,7 +43,7 @@ def has_ended(run: dict[str, Any], result: dict[str, Any], records: list[Record]
     return is_trained(run, records) or bool(result.get("diverged") and not result["seeds"])
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
