@@ -1,9 +1,14 @@
 """TRIDENT: safe multi-agent reinforcement learning with hybrid actions on physics-governed systems."""
 
 import importlib
+import os
 from typing import Any
 
 __version__ = "0.1.0"
+
+# XLA would warn at length of CPU features that do not exist whenever it loads a program from the compilation cache.
+# What really fails is raised. Read when jax is first imported.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 _LAZY = {
     "train": "trident.api",

@@ -451,3 +451,19 @@ def test_limits_reach_the_algorithm_and_the_sums(whole, tmp_path):
     assert read_run(run.out)["constraints"][0]["limit"] == 0.0
     with pytest.raises(TridentError, match="another run: its config hash"):
         checkpoint.restore(run.out / "checkpoints", run.state, session.identity(whole.setup))
+
+
+def test_a_program_from_the_cache_is_loaded_without_noise(tmp_path):
+    """Regression: the second run of a kind began with pages of XLA's warnings about features no CPU has."""
+    script = """
+import trident, jax, jax.numpy as jnp
+from trident.train.session import enable_compilation_cache
+enable_compilation_cache()
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+jax.block_until_ready(jax.jit(lambda x: jnp.sin(x @ x).sum())(jnp.ones((64, 64))))
+"""
+    quiet = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"} | {"XDG_CACHE_HOME": str(tmp_path)}
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", script], env=quiet, capture_output=True, text=True, check=True)
+    assert list(tmp_path.glob("trident/xla/*"))
+    assert done.stderr == ""
