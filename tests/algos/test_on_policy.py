@@ -288,9 +288,10 @@ def test_lagrangian_reaches_the_optimum_and_the_price(order, probe):
 
 @pytest.mark.learning
 @pytest.mark.parametrize("probe", ["probe-constrained", "probe-constrained-modes", "probe-unsafe-start"])
-def test_macpo_reaches_the_optimum_within_the_limit(probe):
+def test_macpo_reaches_the_optimum_within_the_limit_and_the_price(probe):
     config = MACPOConfig(**PROBE, critic_lr=3e-3, trust_region=0.03, damping=0.01)
-    env, results, _, _ = train(probe, macpo.make, config, 120)
+    env, results, _, history = train(probe, macpo.make, config, 120)
+    np.testing.assert_allclose(np.mean([h["price"] for h in history[-40:]], axis=0), env.multiplier, rtol=0.1)
     for result in results:
         assert result[f"cost/{env.spec.constraints[0].name}"] <= 1.08 * float(env.spec.limits[0]) + 0.02
         assert abs(result["reward"] - env.optimum) < 0.2

@@ -531,7 +531,7 @@ def test_agents_share_one_budget_or_each_spend_it_all(share, monkeypatch):
 
     def spend_all(self, actors, budget):
         zero, change = jnp.float32(0), jnp.concatenate([jnp.zeros(1), budget])
-        info = UpdateInfo(jnp.int32(TRUST_REGION), zero, zero, zero, change, budget)
+        info = UpdateInfo(jnp.int32(TRUST_REGION), zero, zero, zero, change, budget, budget)
         return jax.tree.map(lambda x: x[self.agent], actors), lcpo.Report(self.agent, info, jnp.zeros((2, change.size)))
 
     monkeypatch.setattr(AgentUpdate, "run", spend_all)

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import sparse
+from scipy.optimize import nnls
 
 from trident.maths import constrained_step as cs
 
@@ -60,6 +61,7 @@ solve = jax.jit(jax.vmap(cs.constrained_step))
 clip = jax.jit(jax.vmap(cs.joint_clip, (0, 0, 0, None)))
 recover = jax.jit(jax.vmap(cs.recovery))
 shortest = jax.jit(jax.vmap(cs.min_norm2))
+priced = jax.jit(jax.vmap(cs.prices))
 solve_one, recover_one = jax.jit(cs.constrained_step), jax.jit(cs.recovery)
 
 
@@ -151,6 +153,30 @@ def test_min_norm_matches_the_quadratic_program(problems):
         else:
             np.testing.assert_allclose(got[i] / (2 * delta[i]), x @ x, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(shortest(jnp.asarray(gram[:, 1:, 1:], jnp.float32), jnp.abs(c)), 0.0)
+
+
+def test_prices_are_the_non_negative_least_squares(problems):
+    """By the remainder they leave: where gradients are parallel, prices themselves are not unique."""
+    v, c, delta, gram = problems
+    with jax.enable_x64(True):
+        got = np.asarray(priced(jnp.asarray(gram), jnp.asarray(c), jnp.asarray(delta)))
+    norms = np.linalg.norm(v, axis=2)
+    assert (got >= 0).all()
+    assert (got[norms[:, 1:] == 0] == 0).all()
+    for i in range(len(c)):
+        size = np.where(norms[i] > 0, norms[i], 1.0)
+        _, least = nnls((v[i, 1:] / size[1:, None]).T, v[i, 0] / size[0])
+        remainder = np.linalg.norm(v[i, 0] - got[i] @ v[i, 1:]) / size[0]
+        np.testing.assert_allclose(remainder, least, atol=1e-5)
+
+
+def test_prices_at_an_optimum_are_its_multipliers_and_a_far_limit_has_none():
+    """g = 3 b_1 + 0.5 b_2, both limits reached; then the second is too far off to be reached within the region."""
+    b = np.array([[1.0, 0.0, 0.0], [0.6, 0.8, 0.0]])
+    v = np.concatenate([[3.0 * b[0] + 0.5 * b[1]], b])
+    price = jax.jit(cs.prices)
+    np.testing.assert_allclose(price(v @ v.T, jnp.zeros(2), 0.01), [3.0, 0.5], rtol=1e-4)
+    np.testing.assert_allclose(price(v @ v.T, jnp.array([0.0, 0.2]), 0.01), [3.3, 0.0], rtol=1e-4)
 
 
 def test_recovery_lowers_the_violated_and_keeps_the_satisfied(problems):

@@ -125,6 +125,7 @@ def make(config: MACPOConfig, spec: EnvSpec, physics: Physics | None = None) -> 
             "budget_asked": budget,
             "budget_spent": jnp.sum(info.change[:, 1:], axis=0),
             "step_fraction": jnp.mean(info.fraction),
+            "price": jnp.mean(info.price, axis=0),
         }
         return MACPOState(actors, critic), metrics
 

@@ -175,6 +175,24 @@ def min_norm2(gram_bb: Float[Array, "K K"], budgets: Float[Array, "K"]) -> Float
     return jnp.where(hopeless | jnp.isinf(least), jnp.inf, largest * (largest * least))
 
 
+def prices(gram: Float[Array, "V V"], budgets: Float[Array, "V-1"], delta: Scalar) -> Float[Array, "V-1"]:
+    """What a unit of each cost is worth in reward where the policy stands: the non-negative p with the smallest
+
+        (g - B p)' H^-1 (g - B p),        p_k = 0 where no step within the trust region can use budget k up.
+
+    At a constrained optimum the remainder vanishes and p are its Lagrange multipliers. They are those of the step for
+    budgets of nought, and unlike its own stay defined where g and B are parallel, as they are there.
+    """
+    gram = _finite_or_zero(gram)
+    unit, scale = _correlation(gram)
+    near = _scaled_bounds(budgets, scale[1:], jnp.sqrt(2.0 * jnp.asarray(delta, gram.dtype))) < 1.0
+    f = _faces(unit, jnp.zeros((unit.shape[0] - 1, 1), unit.dtype))
+    valid = f.usable & jnp.all((f.d == 0.0) | ((f.d > 0.0) & near), axis=1)
+    best = jnp.argmin(jnp.where(valid, f.dd, jnp.inf))
+    of_unit = jnp.where(scale[0] > 0, 1.0 / jnp.where(scale[0] > 0, scale[0], 1.0), 0.0)
+    return f.d[best] * scale[1:] * of_unit
+
+
 def _faces(unit: Float[Array, "V V"], bounds: Float[Array, "V-1 C"]) -> _Faces:
     """Sweep the bordered matrix [[B'B, B'g, c], [g'B, g'g, 0], [c', 0, 0]] on each active set.
 

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from trident.maths import hybrid
-from trident.maths.constrained_step import constrained_step, joint_clip, recovery, single_clip
+from trident.maths.constrained_step import constrained_step, joint_clip, prices, recovery, single_clip
 from trident.maths.fisher import conjugate_gradient
 from trident.maths.line_search import first_accepted
 
@@ -55,6 +55,7 @@ class UpdateInfo(NamedTuple):
     kl: Float[Array, ""]
     change: Float[Array, "J"]  # of every surrogate; NaN if gradients or Fisher products are not finite
     granted: Float[Array, "K"]  # of the budget
+    price: Float[Array, "K"]  # of a unit of each cost, in reward
 
 
 class Candidate(NamedTuple):
@@ -121,7 +122,8 @@ def constrained_update(
     last = jnp.where(may_recover & jnp.any(violated), 2, 1) * rule.backtracks
     chosen = first_accepted(try_candidate, nothing, first, last)
     change = jnp.where(jnp.all(jnp.isfinite(gram)), chosen.change, jnp.nan)  # the step is none then: it must be seen
-    return chosen.theta, UpdateInfo(chosen.kind, chosen.fraction, share, chosen.kl, change, granted)
+    price = prices(gram, budget, rule.delta)
+    return chosen.theta, UpdateInfo(chosen.kind, chosen.fraction, share, chosen.kl, change, granted, price)
 
 
 def _way_back(
