@@ -1,6 +1,5 @@
 """MADAC: the worst margin ahead, the region, multipliers, the hybrid entropy, and the probes."""
 
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -8,17 +8,24 @@ import pytest
 from trident.envs.smac import Smac
 from trident.envs.smac_config import SmacConfig
 from trident.envs.smac_rules import FIRST_TARGET, NO_OP
+from trident.envs.uav_mec_model import square_to_disc
 
-EAST = 4
+EAST, WEST = 4, 5
+
+
+def suggested(env, units):
+    """The mode that every ally prefers, and its offset as two numbers in the disc."""
+    obs, _, mask = env._look(units, jnp.int32(0))
+    reflex = jax.vmap(env.physics.reflex)(obs)
+    mode = np.asarray(reflex.preference.argmax(-1))
+    assert np.take_along_axis(np.asarray(mask), mode[:, None], 1).all()
+    return mode, np.asarray(square_to_disc(reflex.unit[np.arange(len(mode)), mode]))
 
 
 def chosen(env, units):
-    """The mode that every ally prefers."""
-    obs, _, mask = env._look(units, jnp.int32(0))
-    suggested = jax.vmap(env.physics.reflex)(obs)
-    mode = np.asarray(suggested.preference.argmax(-1))
-    assert np.take_along_axis(np.asarray(mask), mode[:, None], 1).all()
-    assert not np.asarray(suggested.unit).any()
+    """The same, of who has no reason to back off."""
+    mode, offset = suggested(env, units)
+    assert not offset.any()
     return mode
 
 
@@ -61,3 +68,43 @@ def test_healers_heal_the_most_wounded():
     health = units.health.at[4].multiply(0.5).at[6].multiply(0.2)
     mode = chosen(env, units._replace(health=health))
     assert mode[healer] == FIRST_TARGET + 6
+
+
+def test_who_outranges_the_nearest_enemy_backs_off_while_the_weapon_cools_down():
+    """Hydralisks at x = 16; a zealot comes from the east, the others are out of sight."""
+    env = Smac(SmacConfig("6h_vs_8z"))
+    units, a = env.reset(jax.random.key(0))[0].units, env.config.roster.allies
+
+    def near(distance, cooldown):
+        x = jnp.full(units.x.shape, 31.0).at[:a].set(16.0).at[a].set(16.0 + distance)
+        y = jnp.full(units.y.shape, 31.0).at[:a].set(14.0).at[a].set(14.0)
+        return units._replace(x=x, y=y, cooldown=units.cooldown.at[:a].set(cooldown))
+
+    mode, offset = suggested(env, near(3.0, 12.0))  # not ready within the step: walk
+    assert (mode == WEST).all()
+    np.testing.assert_allclose(offset, [[-1.0, 0.0]] * a, atol=0.01)
+    mode, offset = suggested(env, near(3.0, 2.0))  # ready soon: attack, and drift until then
+    assert (mode == FIRST_TARGET).all()
+    np.testing.assert_allclose(offset, [[-1.0, 0.0]] * a, atol=0.01)
+    assert (chosen(env, near(5.5, 12.0)) == FIRST_TARGET).all()  # far enough away: stand
+
+
+def test_healers_and_equals_are_not_run_from():
+    """A medivac is unarmed, and a marauder outranges a marine by less than marines walk between two shots."""
+    env = Smac(SmacConfig("MMM2"))
+    units, roster = env.reset(jax.random.key(0))[0].units, env.config.roster
+    a = roster.allies
+    x = jnp.linspace(4.0, 8.0, len(units.x)).at[a:].set(10.0)
+    close = units._replace(x=x, y=jnp.full_like(units.y, 16.0), cooldown=jnp.full_like(units.cooldown, 12.0))
+    for kind in ("medivac", "marine"):
+        others = np.array([i >= a and t != kind for i, t in enumerate(roster.types)])
+        chosen(env, close._replace(health=jnp.where(others, 0.0, close.health)))
+
+
+def test_hand_to_hand_the_nearest_though_another_is_weaker():
+    env = Smac(SmacConfig("corridor"))
+    units, a = env.reset(jax.random.key(0))[0].units, env.config.roster.allies
+    x = jnp.full(units.x.shape, 25.0).at[:a].set(20.0).at[a:].set(24.5).at[a].set(22.0)
+    health = units.health.at[a + 1].set(1.0)
+    mode = chosen(env, units._replace(x=x, y=jnp.full_like(units.y, 16.0), health=health))
+    assert (mode == FIRST_TARGET).all()
