@@ -100,7 +100,7 @@ def learn(
 ) -> tuple[PolicyState, Metrics]:
     """U passes over the agents."""
     config, spec, roll = task.config, task.spec, data.rollout
-    taken = _taken(task, state.actors, critic, roll)
+    taken, trust = _taken(task, state.actors, critic, roll)
     cost = jnp.mean(roll.cost, axis=(0, 1))
     if config.feasible == "critic":
         cost = _believed_costs(task, state.actors, critic, roll)
@@ -123,7 +123,7 @@ def learn(
         def one_agent(carry: Any, agent: Any) -> Any:
             actors, spent = carry
             scene = _scene(task, data, agent, jax.random.fold_in(scene_key, agent))
-            update = AgentUpdate(task, critic, scene, taken, tau, delta, agent, multiplier, inner_key)
+            update = AgentUpdate(task, critic, scene, taken, trust, tau, delta, agent, multiplier, inner_key)
             if config.agent_order == "simultaneous":
                 new, report = update.run(before, left)
             else:
@@ -144,6 +144,8 @@ def learn(
     }
     if spec.action.num_params:
         metrics["log_std"] = jnp.mean(actors["log_std"])
+    if task.source == "weighed":
+        metrics["trust"] = trust
     if config.safety == "lagrangian":
         metrics["multiplier"] = multiplier
     gain = gain._replace(predicted=spent)
@@ -208,6 +210,7 @@ class AgentUpdate(NamedTuple):
     critic: CriticState
     scene: Scene
     taken: Taken | None  # what was done in this round; None if only the critics are asked
+    trust: Any  # weight of the critics' slopes beside the advantages
     tau: Any
     delta: Any  # trust region of this update
     agent: Any
@@ -229,8 +232,8 @@ class AgentUpdate(NamedTuple):
             changes = change(t)
             if source == "score":
                 changes = changes.at[0].set(gain(t))
-            if source == "both":
-                changes = changes.at[0].add(gain(t))
+            if source in ("both", "weighed"):
+                changes = changes.at[0].multiply(self.trust).at[0].add(gain(t))
             return self._priced(changes)
 
         rule = UpdateRule(self.delta, config.cg_steps, config.damping, recovery=config.recovery)
@@ -249,9 +252,9 @@ class AgentUpdate(NamedTuple):
         gradients = self._priced(filtered if config.filter else jnp.sum(halves, axis=(0, 1)))
         if direction is not None:
             rise = product(direction)
-            if source == "both":
+            if source in ("both", "weighed"):
                 size = jnp.linalg.norm(gradients[0]) / jnp.maximum(jnp.linalg.norm(rise), 1e-10)
-                gradients = gradients.at[0].add(size * rise)
+                gradients = gradients.at[0].set(self.trust * gradients[0] + size * rise)
             else:
                 gradients = gradients.at[0].set(rise)
         new, info = constrained_update(rule, theta, gradients, surrogates, product, dist, mask, used, weight, budget)
@@ -327,40 +330,56 @@ class AgentUpdate(NamedTuple):
         return there - theta, gain
 
 
-def _values(task: Task, actors: Any, critic: CriticState, place: Any, view: Any) -> Float[Array, "B J"]:
-    """Q of what the policy would most likely do: a baseline without the noise of a drawn action."""
-    spec = task.spec
-    action = jax.vmap(lambda w: act(actors, spec.action, w, None, True, task.reflex)[0])(view)
+def _values(task: Task, critic: CriticState, place: Any, view: Any, action: Any) -> Float[Array, "B J"]:
+    """Q of an action."""
     parts = closed_form.physics_parts(task.closed_form, task.num_signals, place, action)
-    x = pirc.critic_input(place, view.obs, pirc.encode_action(spec.action, *action), parts.successor)
-    learned = pirc.residual(critic.critics, x)
-    return closed_form.q_phys(critic.fit, parts, task.discounts) + critic.fit.unit * learned
+    x = pirc.critic_input(place, view.obs, pirc.encode_action(task.spec.action, *action), parts.successor)
+    return closed_form.q_phys(critic.fit, parts, task.discounts) + critic.fit.unit * pirc.residual(critic.critics, x)
+
+
+def _likely(task: Task, actors: Any, view: Any) -> Any:
+    """What the policy would most likely do: a baseline without the noise of a drawn action."""
+    return jax.vmap(lambda w: act(actors, task.spec.action, w, None, True, task.reflex)[0])(view)
 
 
 def _believed_costs(task: Task, actors: Any, critic: CriticState, roll: Transition) -> Float[Array, "K"]:
     """(1 - gamma) V_c(s0), over the states in which episodes begin (over all, if none does in this round)."""
     place, view = jax.tree.map(lambda x: x.reshape(roll.reward.size, *x.shape[2:]), (roll.state, roll.view))
-    cost = ((1.0 - task.discounts) * _values(task, actors, critic, place, view))[:, 1:]
+    values = _values(task, critic, place, view, _likely(task, actors, view))
+    cost = ((1.0 - task.discounts) * values)[:, 1:]
     first = jnp.concatenate([jnp.zeros_like(roll.terminated[:1]), (roll.terminated | roll.truncated)[:-1]]).reshape(-1)
     weight = jnp.where(first.any(), first, True)
     return weight @ cost / jnp.sum(weight)
 
 
-def _taken(task: Task, actors: Any, critic: CriticState, roll: Transition) -> Taken | None:
-    """What was done in this round, with the reward's advantage: GAE upon the residual critic, normalised."""
+def _taken(task: Task, actors: Any, critic: CriticState, roll: Transition) -> tuple[Taken | None, Any]:
+    """What was done in this round, with the reward's advantage: GAE upon the residual critic, normalised. And how far
+    the critics' slopes are to be trusted beside it."""
     config = task.config
     if task.source in ("pathwise", "closed-form"):
-        return None
+        return None, 1.0
     roll = pirc.shaped(task, roll)
     flat = lambda x: x.reshape(roll.reward.size, *x.shape[2:])  # noqa: E731
 
     before, after = (roll.state, roll.view), (roll.next_state, roll.next_view)  # through one compiled body
     ends = jax.tree.map(lambda a, b: jnp.stack([flat(a), flat(b)]), before, after)
-    values = jax.lax.map(lambda end: _values(task, actors, critic, *end)[:, 0], ends)
+    value = lambda end: _values(task, critic, *end, _likely(task, actors, end[1]))[:, 0]  # noqa: E731
+    values = jax.lax.map(value, ends)
     now, then = values.reshape(2, *roll.reward.shape)
     ended = roll.terminated | roll.truncated
     advantage = gae(roll.reward, now, then, roll.terminated, ended, config.discount, config.gae_lambda)
     advantage = (advantage - jnp.mean(advantage)) / (jnp.std(advantage) + 1e-8)
     mode, raw, log_prob = roll.action.mode, roll.extras["raw"], roll.extras["log_prob"]
     obs, mask, alive, mode, raw, log_prob = map(flat, (roll.obs, roll.mode_mask, roll.alive, mode, raw, log_prob))
-    return Taken(obs, mask, alive, mode, raw, log_prob, advantage.reshape(-1), leaning(task.reflex, obs))
+    taken = Taken(obs, mask, alive, mode, raw, log_prob, advantage.reshape(-1), leaning(task.reflex, obs))
+    if task.source != "weighed":
+        return taken, 1.0
+    done = _values(task, critic, *jax.tree.map(flat, (*before, roll.executed)))[:, 0]
+    return taken, agreement(done - values[0], taken.advantage)
+
+
+def agreement(believed: Float[Array, "B"], measured: Float[Array, "B"]) -> Float[Array, ""]:
+    """Correlation, 0 where it is negative: what share of the measured advantages the critics' own would have told."""
+    believed, measured = believed - jnp.mean(believed), measured - jnp.mean(measured)
+    lengths = jnp.linalg.norm(believed) * jnp.linalg.norm(measured)
+    return jnp.maximum(jnp.vdot(believed, measured) / jnp.maximum(lengths, 1e-8), 0.0)

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from trident.errors import TridentError
 from trident.types import EnvSpec, Physics, ReflexOf
 
-Source = Literal["pathwise", "score", "both", "closed-form"]
+Source = Literal["pathwise", "score", "both", "weighed", "closed-form"]
 
 
 @dataclass(frozen=True)
@@ -88,21 +88,22 @@ class TridentConfig:
 
     source: Source = "both"
     """Where the reward's ascent direction comes from. pathwise: the critics' slopes; score: a few clipped steps on the
-    advantages of this round (GAE upon the residual critic); both: the sum of the two; closed-form: the slopes of the
+    advantages of this round (GAE upon the residual critic); both: the sum of the two; weighed: the same, but the slopes
+    count as much as the critics' own advantages of what was done correlate with those; closed-form: the slopes of the
     critics' closed form alone. Costs are always pathwise."""
     reflex_source: Source = "closed-form"
     """The same around a reflex, where `source` has no say. With little noise a residual has nothing to learn slopes in
     the action from, advantages are faint, and ascent would follow the errors of both."""
     gae_lambda: float = 0.95
-    """Decay of the advantage estimator's traces (score, both)."""
+    """Decay of the advantage estimator's traces (score, both, weighed; so the next four)."""
     clip: float = 0.2
-    """Clip range of the probability ratio in the inner steps (score, both)."""
+    """Clip range of the probability ratio in the inner steps."""
     inner_epochs: int = 4
-    """Inner passes over a round's data (score, both)."""
+    """Inner passes over a round's data."""
     inner_minibatches: int = 4
-    """Minibatches of an inner pass (score, both)."""
+    """Minibatches of an inner pass."""
     inner_lr: float = 5e-4
-    """Learning rate of the inner steps (score, both); only their direction is used."""
+    """Learning rate of the inner steps; only their direction is used."""
     updates: int = 2
     """Passes over the agents per round (U)."""
     policy_batch: int = 512

@@ -16,7 +16,7 @@ from trident.critics import critic_input, encode_action, residual, shaped
 from trident.envs.probes import PROBES
 from trident.errors import TridentError
 from trident.eval.evaluate import evaluate, summarise
-from trident.lcpo import AgentUpdate, Gain, _believed_costs, _scene, _taken, attend, contraction
+from trident.lcpo import AgentUpdate, Gain, _believed_costs, _scene, _taken, agreement, attend, contraction
 from trident.maths import hybrid
 from trident.maths.constrained_update import TRUST_REGION, UpdateInfo
 from trident.maths.discrete_gradient import ESTIMATORS
@@ -315,7 +315,7 @@ def test_a_policy_is_judged_as_it_acted_around_its_reflex():
     @jax.jit
     def look(key):
         scene = _scene(task, Data(roll, Replay(block, jnp.int32(block.reward.size))), 0, key)
-        taken = _taken(task, actors, state.critic, roll)
+        taken, _ = _taken(task, actors, state.critic, roll)
         mine, others = ratios(used, taken, actors, 0)
         return scene, mine(jax.tree.map(lambda x: x[0], actors), taken), others
 
@@ -324,6 +324,48 @@ def test_a_policy_is_judged_as_it_acted_around_its_reflex():
         np.testing.assert_allclose(known, said, rtol=1e-6)
     np.testing.assert_allclose(mine, 1.0, rtol=1e-4)
     np.testing.assert_allclose(others, 1.0, rtol=1e-4)
+
+
+def test_slopes_weigh_as_much_as_the_critics_are_right():
+    """Trust is the correlation of the critics' advantages with the measured ones; at 1 the direction is that of both,
+    at 0 that of the advantages alone."""
+    env, _ = play_random("probe-constrained-modes")
+    sources = {"weighed": 1.0, "both": 1.0, "none": 0.0, "score": 1.0}
+    tasks = {k: Task(replace(SMALL, policy_batch=32, source=k.replace("none", "weighed")), env.spec, env.physics)
+             for k in sources}  # fmt: skip
+    algorithm = trident.make(tasks["both"].config, env.spec, env.physics)
+    state = algorithm.init(jax.random.key(0))
+    policy = lambda k, _, step: algorithm.act(state, step.view, k, False)  # noqa: E731
+
+    @jax.jit
+    def measure(key):
+        roll = rollout(env, policy, key, start(env, key, 16), 8)[1]
+        block = block_of(roll)
+        data = Data(roll, Replay(block, jnp.int32(block.reward.size)))
+        critic = pirc.learn(tasks["both"], state.critic, data, state.policy.actors, key, 0)[0]
+        ends, trust = {}, _taken(tasks["weighed"], state.policy.actors, critic, roll)[1]
+        for name, task in tasks.items():
+            taken, _ = _taken(task, state.policy.actors, critic, roll)
+            scene = _scene(task, data, 0, key)
+            update = AgentUpdate(task, critic, scene, taken, sources[name], 0.5, 0.01, 0, jnp.zeros(1), key)
+            ends[name] = ravel_pytree(update.run(state.policy.actors, jnp.array([UNLIMITED]))[0])[0]
+        return ends, trust
+
+    ends, trust = measure(jax.random.key(1))
+    assert 0.2 < trust <= 1.0, "the closed form of this probe is exact"
+    old = ravel_pytree(jax.tree.map(lambda x: x[0], state.policy.actors))[0]
+    assert all(np.linalg.norm(new - old) > 1e-3 for new in ends.values())
+    np.testing.assert_allclose(ends["weighed"], ends["both"], atol=1e-6)
+    np.testing.assert_allclose(ends["none"], ends["score"], atol=1e-4)
+    assert np.abs(ends["both"] - ends["score"]).max() > 1e-3
+
+
+def test_agreement_is_a_correlation_that_is_never_negative():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, 500))
+    np.testing.assert_allclose(agreement(a + b, a), np.corrcoef(a + b, a)[0, 1], rtol=1e-5)
+    assert agreement(-a, a) == 0.0
+    assert agreement(jnp.zeros(5), jnp.arange(5.0)) == 0.0
 
 
 def test_critics_know_the_closed_form_of_both_ends_and_fit_it_to_the_rollout():
@@ -370,7 +412,7 @@ def gradients_of(name, **fields):
         moved = lambda w: w + shift * jax.random.normal(jax.random.key(1), w.shape)  # noqa: E731
         critic = state.critic._replace(critics=jax.tree.map(moved, state.critic.critics), fit=fit)
         scene = _scene(task, data, 0, key)
-        update = AgentUpdate(task, critic, scene, None, 0.5, 0.01, 0, jnp.zeros(env.spec.num_constraints), key)
+        update = AgentUpdate(task, critic, scene, None, 1.0, 0.5, 0.01, 0, jnp.zeros(env.spec.num_constraints), key)
         halves, change = update._through_critics(state.policy.actors, theta, unravel, scene.weight)
         return scene.state, halves, jax.jacrev(change)(theta)
 

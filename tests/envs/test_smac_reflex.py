@@ -90,7 +90,7 @@ def test_who_outranges_the_nearest_enemy_backs_off_while_the_weapon_cools_down()
 
 
 def test_healers_and_equals_are_not_run_from():
-    """A medivac is unarmed, and a marauder outranges a marine by less than marines walk between two shots."""
+    """A medivac is unarmed, and a marauder outranges a marine by less than a marine walks between two shots."""
     env = Smac(SmacConfig("MMM2"))
     units, roster = env.reset(jax.random.key(0))[0].units, env.config.roster
     a = roster.allies
@@ -108,3 +108,22 @@ def test_hand_to_hand_the_nearest_though_another_is_weaker():
     health = units.health.at[a + 1].set(1.0)
     mode = chosen(env, units._replace(x=x, y=jnp.full_like(units.y, 16.0), health=health))
     assert (mode == FIRST_TARGET).all()
+
+
+def test_nobody_backs_off_while_another_in_sight_reaches_as_far():
+    """A stalker with a zealot upon it stands as long as an enemy stalker sees it."""
+    env = Smac(SmacConfig("2s3z"))
+    units, roster = env.reset(jax.random.key(0))[0].units, env.config.roster
+    a = roster.allies
+    ours = next(i for i in range(a) if roster.types[i] == "stalker")
+    theirs = {kind: next(i for i in range(a, roster.size) if roster.types[i] == kind) for kind in ("stalker", "zealot")}
+    alone = np.isin(np.arange(roster.size), [ours, *theirs.values()])
+    x = units.x.at[ours].set(10.0).at[theirs["zealot"]].set(11.5).at[theirs["stalker"]].set(15.0)
+    near = units._replace(
+        x=x, y=jnp.full_like(units.y, 16.0), cooldown=jnp.full_like(units.cooldown, 12.0),
+        health=jnp.where(alone, units.health, 0.0),
+    )  # fmt: skip
+    assert chosen(env, near)[ours] >= FIRST_TARGET
+    mode, offset = suggested(env, near._replace(health=near.health.at[theirs["stalker"]].set(0.0)))
+    assert mode[ours] == WEST
+    assert offset[ours][0] < -0.9

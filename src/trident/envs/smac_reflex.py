@@ -68,7 +68,7 @@ def reflex(config: SmacConfig, num_modes: int, obs: Float[Array, "O"]) -> Reflex
 
     armed = wanted & (roster.dps > 0)
     foe, danger = nearest(armed)
-    threat = foe @ roster.reach
+    threat = jnp.max(jnp.where(armed, roster.reach, 0.0))
     pressed = armed.any() & ~heals & (reach > threat + LEAD) & (foe @ gap < threat + COMFORT)
     runs = pressed & (wait[0] * mine(roster.period[own]) >= TICKS)
     away = -danger / (jnp.sqrt(danger @ danger) + 1e-6)

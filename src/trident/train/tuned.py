@@ -20,9 +20,9 @@ TUNED: dict[tuple[str, str], dict[str, Any]] = {
 TUNED |= {(algo, env): {"replay": 16_000} for algo in ("qmix", "facmac", "madac") for env in LARGE_MAPS}
 TUNED |= {
     # The closed form does not know tactics, and a soldier's reflex leaves much to be found: it is explored around as
-    # widely as from nothing, and what was earned counts, not the critics' slopes. Few enough modes are summed exactly.
+    # widely as from nothing, and the critics' slopes count as far as they are right. Few modes are summed exactly.
     ("trident", f"smac-{name}{variant}"): {
-        "reflex_source": "score", "reflex_trust_region": 0.06, "reflex_log_std": -0.7, "reflex_log_std_final": -1.8,
+        "reflex_source": "weighed", "reflex_trust_region": 0.06, "reflex_log_std": -0.7, "reflex_log_std_final": -1.8,
     }
     | ({"estimator": "exact"} if sum(n for _, n in field.enemies) <= 12 else {})
     | ({"replay": 16_000} if name == "27m_vs_30m" else {})
