@@ -97,7 +97,8 @@ def test_healers_and_equals_are_not_run_from():
     x = jnp.linspace(4.0, 8.0, len(units.x)).at[a:].set(10.0)
     close = units._replace(x=x, y=jnp.full_like(units.y, 16.0), cooldown=jnp.full_like(units.cooldown, 12.0))
     for kind in ("medivac", "marine"):
-        others = np.array([i >= a and t != kind for i, t in enumerate(roster.types)])
+        others = np.array([i >= a and t.name != kind for i, t in enumerate(roster.types)])
+        assert (~others[a:]).any()
         chosen(env, close._replace(health=jnp.where(others, 0.0, close.health)))
 
 
@@ -115,8 +116,10 @@ def test_nobody_backs_off_while_another_in_sight_reaches_as_far():
     env = Smac(SmacConfig("2s3z"))
     units, roster = env.reset(jax.random.key(0))[0].units, env.config.roster
     a = roster.allies
-    ours = next(i for i in range(a) if roster.types[i] == "stalker")
-    theirs = {kind: next(i for i in range(a, roster.size) if roster.types[i] == kind) for kind in ("stalker", "zealot")}
+    ours = next(i for i in range(a) if roster.types[i].name == "stalker")
+    theirs = {
+        kind: next(i for i in range(a, roster.size) if roster.types[i].name == kind) for kind in ("stalker", "zealot")
+    }
     alone = np.isin(np.arange(roster.size), [ours, *theirs.values()])
     x = units.x.at[ours].set(10.0).at[theirs["zealot"]].set(11.5).at[theirs["stalker"]].set(15.0)
     near = units._replace(
