@@ -135,8 +135,8 @@ def test_finds_the_mode_of_every_context():
 
 @pytest.mark.learning
 def test_a_team_ends_in_an_equilibrium():
-    """Both lifting pays 1, both pushing 0.6; from neither does one agent gain by moving alone. MADAC explores by nothing
-    but its policies' own noise and ends in either (as it does with slower actors, more data, more or less noise or
+    """Both lifting pays 1, both pushing 0.6; from neither does one agent gain by moving alone. MADAC explores by
+    its policies' noise only and ends in either (as it does with slower actors, more data, more or less noise or
     entropy: there some seeds rest, at 0.2, which is no equilibrium)."""
     env, results, _, _ = train("probe-team", madac.make, PROBE, 120, seeds=4, deterministic=True)
     rewards = np.array([result["reward"] for result in results])
