@@ -67,6 +67,16 @@ def test_references_behind_a_shield_stand_only_where_no_others_do_and_say_so(tmp
     assert names(shielded)[:2] == ["random (shielded)", "reflex (shielded)"]
 
 
+def test_a_reference_is_shown_as_the_last_run_measured_it(tmp_path):
+    """Regression: a table showed the reflex as it was before it was bettered, because an older run stood first."""
+    old, new = (write_run(tmp_path / name, name, -6.5, 0.2) for name in ("happo", "mappo"))
+    result = json.loads((new / "result.json").read_text())
+    result["policies"]["random"] = [x | {"reward": -8.25} for x in result["policies"]["random"]]
+    (new / "result.json").write_text(json.dumps(result))
+    assert "-8.25" in compare_table([old, new]).splitlines()[2]
+    assert "-9.00" in compare_table([new, old]).splitlines()[2]
+
+
 def test_unfinished_and_mixed_runs_are_refused_in_one_line(tmp_path):
     done = write_run(tmp_path / "a", "happo", -6.0, 0.1)
     with pytest.raises(TridentError, match="trident resume"):

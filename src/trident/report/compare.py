@@ -51,7 +51,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def compare_table(folders: list[Path], style: str = "markdown") -> str:
-    """One row per policy: the scripted ones first, each as the first run that has it measured it, then every run."""
+    """One row per policy: the scripted ones first, each as the last run that has it measured it, then every run."""
     runs = load_runs(folders)
     first_run, _, _ = runs[0]
     learned = {run["algo"] for run, _, _ in runs}
@@ -76,8 +76,8 @@ def compare_table(folders: list[Path], style: str = "markdown") -> str:
 
 
 def references(results: list[dict[str, Any]], learned: set[str]) -> dict[str, list[dict[str, float]]]:
-    """The scripted policies beside which runs were evaluated, each as the first run that has it measured it, in
-    the order of the run that knows most of them.
+    """The scripted policies beside which runs were evaluated, each as the last run that has it measured it (what a
+    policy does may have been bettered since the first), in the order of the run that knows most of them.
 
     A run behind a shield evaluates them behind the shield, too: they stand here only if nothing else does, and say so.
     """
@@ -85,7 +85,7 @@ def references(results: list[dict[str, Any]], learned: set[str]) -> dict[str, li
     mark = "" if shown else " (shielded)"
     found: dict[str, list[dict[str, float]]] = {}
     for result in shown or results:
-        found = result["policies"] | found
+        found |= result["policies"]
     most = max(shown or results, key=lambda r: len(r["policies"]))["policies"]
     return {name + mark: found[name] for name in [*most, *found] if name not in learned}
 
