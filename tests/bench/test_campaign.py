@@ -109,7 +109,11 @@ def test_a_table_goes_between_the_marks_of_a_page(tmp_path, capsys, monkeypatch)
     assert "stale" not in text
     assert (tmp_path / "runs" / "table1.md").read_text() in text
     assert "| method" not in capsys.readouterr().out  # the terminal gets a plain one
+    page.write_text("<!-- other: by a command -->\n<!-- end of other -->\n")
+    assert main([*words.split(), "--mark", "other"]) == 0
+    assert "| happo |" in page.read_text()
     page.write_text("no marks\n")
+    monkeypatch.setattr("trident.cli.bench.run_all", lambda *_: pytest.fail("said before anything is run"))
     assert main(words.split()) == 2
     assert "has no place for it" in capsys.readouterr().err
 

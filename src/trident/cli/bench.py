@@ -16,7 +16,7 @@ from trident.cli.options import parse
 from trident.errors import TridentError
 from trident.report.compare import label, load_runs
 from trident.report.figures import draw_comparison, draw_front
-from trident.report.tables import insert
+from trident.report.tables import check_place, insert
 from trident.report.versus import grid_table, versus_table
 
 EXAMPLES = """\
@@ -90,6 +90,8 @@ class TableOptions:
     """Print the tables as markdown."""
     docs: Path | None = None
     """A page to put the table into, between the lines `<!-- TABLE: (any words) -->` and `<!-- end of TABLE -->`."""
+    mark: str | None = None
+    """Name in these lines in place of TABLE, for a page with several tables of a kind."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,9 @@ def _table(name: str, argv: list[str]) -> int:
     maps = options.maps if isinstance(options, MapTableOptions) else None
     envs = [campaign.prefix + m.removeprefix(campaign.prefix) for m in maps] if maps else campaign.envs
     methods, out = options.methods or campaign.methods, options.out or Path("runs") / name
+    mark = options.mark or name
+    if options.docs:
+        check_place(options.docs, mark)
     jobs = plan(campaign, envs, methods, out, options.episodes, options.steps, options.seeds)
     missing = run_all(jobs, options.jobs, lambda text: print(text, file=sys.stderr, flush=True))
     if len(missing) == len(jobs):
@@ -136,7 +141,7 @@ def _table(name: str, argv: list[str]) -> int:
     page = _tables(campaign, done, methods, lost, "markdown")
     (out / f"{name}.md").write_text(page + "\n", encoding="utf-8")
     if options.docs:
-        insert(options.docs, name, page)
+        insert(options.docs, mark, page)
     for env, folders in done.items():
         where = options.figures or out
         if folders:

@@ -28,17 +28,22 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in [header, rule, *rows])
 
 
-def insert(page: Path, name: str, text: str) -> None:
-    """Put a generated text between the two marks that a page has for it."""
+def check_place(page: Path, name: str) -> str:
+    """The page's text, if it has the two marks between which a generated text belongs."""
     try:
         old = page.read_text(encoding="utf-8")
     except OSError as error:
         raise TridentError(f"cannot read {page}: {error.strerror or error}") from error
-    marks = _marks(name)
-    if not marks.search(old):
+    if not _marks(name).search(old):
         lines = f"'<!-- {name}: (any words) -->' and '<!-- end of {name} -->'"
         raise TridentError(f"{page} has no place for it: it needs the lines {lines}")
-    page.write_text(marks.sub(lambda m: f"{m[1]}\n{text}\n\n{m[2]}", old), encoding="utf-8")
+    return old
+
+
+def insert(page: Path, name: str, text: str) -> None:
+    """Put a generated text between the two marks that a page has for it."""
+    old = check_place(page, name)
+    page.write_text(_marks(name).sub(lambda m: f"{m[1]}\n{text}\n\n{m[2]}", old), encoding="utf-8")
 
 
 def has_place(page: Path, name: str) -> bool:
