@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from trident.envs.smac import Smac
-from trident.envs.smac_config import SmacConfig
+from trident.envs.smac_config import Map, SmacConfig
 from trident.envs.smac_rules import FIRST_TARGET, NO_OP
 from trident.envs.uav_mec_model import square_to_disc
 
@@ -89,17 +89,26 @@ def test_who_outranges_the_nearest_enemy_backs_off_while_the_weapon_cools_down()
     assert (chosen(env, near(5.5, 12.0)) == FIRST_TARGET).all()  # far enough away: stand
 
 
-def test_healers_and_equals_are_not_run_from():
-    """A medivac is unarmed, and a marauder outranges a marine by less than a marine walks between two shots."""
+def test_near_equals_are_not_run_from():
+    """A marauder outranges a marine by less than a marine walks between two shots."""
     env = Smac(SmacConfig("MMM2"))
     units, roster = env.reset(jax.random.key(0))[0].units, env.config.roster
     a = roster.allies
     x = jnp.linspace(4.0, 8.0, len(units.x)).at[a:].set(10.0)
     close = units._replace(x=x, y=jnp.full_like(units.y, 16.0), cooldown=jnp.full_like(units.cooldown, 12.0))
-    for kind in ("medivac", "marine"):
-        others = np.array([i >= a and t.name != kind for i, t in enumerate(roster.types)])
-        assert (~others[a:]).any()
-        chosen(env, close._replace(health=jnp.where(others, 0.0, close.health)))
+    others = np.array([i >= a and t.name != "marine" for i, t in enumerate(roster.types)])
+    assert (~others[a:]).any()
+    chosen(env, close._replace(health=jnp.where(others, 0.0, close.health)))
+
+
+def test_the_unarmed_are_no_reason_to_stand():
+    """A hydralisk backs off from a zealot though a medivac, whose beam reaches nearly as far as it shoots, is near."""
+    env = Smac(SmacConfig(Map((("hydralisk", 1),), (("zealot", 1), ("medivac", 1)), 60)))
+    units = env.reset(jax.random.key(0))[0].units
+    near = put(units, [16.0, 18.0, 19.0], [16.0, 16.0, 17.0], cooldown=jnp.full(3, 12.0))
+    mode, offset = suggested(env, near)
+    assert mode[0] == WEST
+    assert offset[0][0] < -0.9
 
 
 def test_hand_to_hand_the_nearest_though_another_is_weaker():
