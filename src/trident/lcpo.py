@@ -374,7 +374,8 @@ def _taken(task: Task, actors: Any, critic: CriticState, roll: Transition) -> tu
     taken = Taken(obs, mask, alive, mode, raw, log_prob, advantage.reshape(-1), leaning(task.reflex, obs))
     if task.source != "weighed":
         return taken, 1.0
-    done = _values(task, critic, *jax.tree.map(flat, (*before, roll.executed)))[:, 0]
+    place, view, action = jax.tree.map(flat, (*before, roll.executed))
+    done = _values(task, critic, place, view, action)[:, 0]
     return taken, agreement(done - values[0], taken.advantage)
 
 
