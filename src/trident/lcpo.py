@@ -363,7 +363,7 @@ def _taken(task: Task, actors: Any, critic: CriticState, roll: Transition) -> tu
 
     before, after = (roll.state, roll.view), (roll.next_state, roll.next_view)  # through one compiled body
     ends = jax.tree.map(lambda a, b: jnp.stack([flat(a), flat(b)]), before, after)
-    value = lambda end: _values(task, critic, *end, _likely(task, actors, end[1]))[:, 0]  # noqa: E731
+    value = lambda end: _values(task, critic, end[0], end[1], _likely(task, actors, end[1]))[:, 0]  # noqa: E731
     values = jax.lax.map(value, ends)
     now, then = values.reshape(2, *roll.reward.shape)
     ended = roll.terminated | roll.truncated
