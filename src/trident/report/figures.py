@@ -100,7 +100,8 @@ def draw_comparison(
     def key(ax: Axes) -> None:
         for i, (text, _, _) in enumerate(runs):
             ax.plot([], [], label=text, **style(i))
-        ax.plot([], [], color=LIMIT, ls="--", lw=1.4, label="limit, budget")
+        if constraints:
+            ax.plot([], [], color=LIMIT, ls="--", lw=1.4, label="limit, budget")
         ax.legend(loc="center left", ncols=2, fontsize=10)
         ax.set_axis_off()
 
@@ -282,7 +283,7 @@ def diagnostic_panels(records: list[Record]) -> list[Panel]:
 
 
 def _draw(path: Path, title: str, panels: list[Panel]) -> Path:
-    columns = min(len(panels), 3 if len(panels) > 4 else 2)
+    columns = min(len(panels), 2 if len(panels) == 4 else 3)
     rows = -(-len(panels) // columns)
     with mpl.rc_context(STYLE):  # pyright: ignore[reportArgumentType]
         width = 9.0 if columns == 1 else 5.2 * columns
