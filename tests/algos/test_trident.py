@@ -491,7 +491,7 @@ def test_without_physics_and_with_alpha_one_it_is_cpo_on_the_exact_marginal():
         return jnp.where(b @ free <= budget, free, bound), b @ free
 
     _, freely = by_hand(1.0)
-    update = AgentUpdate(task, critic, scene, None, 0.5, config.trust_region, 0, jnp.zeros(1), jax.random.key(3))
+    update = AgentUpdate(task, critic, scene, None, 1.0, 0.5, config.trust_region, 0, jnp.zeros(1), jax.random.key(3))
     run = jax.jit(update.run)
     for room in (0.3, 10.0):
         budget = round_budget(config, jnp.array([-room * abs(float(freely))]))
@@ -512,7 +512,7 @@ def test_advantages_stand_on_the_critic_at_the_most_likely_action():
     critic, actors = state.critic._replace(critics=critics), state.policy.actors
     policy = lambda k, _, step: algorithm.act(state, step.view, k, False)  # noqa: E731
     roll = jax.jit(lambda key: rollout(env, policy, key, start(env, key, 4), 20)[1])(jax.random.key(2))
-    taken = jax.jit(lambda roll: _taken(task, actors, critic, roll))(roll)
+    taken, _ = jax.jit(lambda roll: _taken(task, actors, critic, roll))(roll)
 
     def value(place, view):
         action = jax.vmap(jax.vmap(lambda w: algorithm.act(state, w, None, True)[0]))(view)
