@@ -134,6 +134,14 @@ def test_finds_the_mode_of_every_context():
 
 
 @pytest.mark.learning
+@pytest.mark.xfail(reason="some seeds end in the lesser equilibrium: see the next test", strict=False)
+def test_solves_the_team():
+    env, results, _, _ = train("probe-team", madac.make, PROBE, 120, deterministic=True)
+    for result in results:
+        assert abs(result["reward"] - env.optimum) < 0.25
+
+
+@pytest.mark.learning
 def test_a_team_ends_in_an_equilibrium():
     """Both lifting pays 1, both pushing 0.6; from neither does one agent gain by moving alone. MADAC explores by
     its policies' noise only and ends in either (as it does with slower actors, more data, more or less noise or
