@@ -1,9 +1,9 @@
 """What one soldier can tell from its own observation alone: whom it would kill the soonest, or which way the enemy is.
 
 A target costs the time to get it into reach and the time to shoot it down (`observe` lists distance and condition of
-everyone in sight, and which orders are open). Who fights hand to hand takes the nearest instead. Who outranges the
-nearest armed enemy by far backs off from it while the weapon cools down: with the offset, or by a move if the weapon
-will not be ready within the step. Healers heal the most wounded ally that they may choose.
+everyone in sight, and which orders are open). Who fights hand to hand takes the nearest instead. Who outranges
+everyone armed in sight by far backs off from the nearest while the weapon cools down: with the offset, or by a move if
+the weapon will not be ready within the step. Healers heal the most wounded ally that they may choose.
 """
 
 from __future__ import annotations
