@@ -1,5 +1,7 @@
 """MADAC: the worst margin ahead, the region, multipliers, the hybrid entropy, and the probes."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,10 +10,11 @@ from chain_rows import CHAIN, make_rows, random_like
 from learning import train
 
 from trident.algos import madac
-from trident.algos.madac import MADACConfig, actor_loss, distance, entropy, outputs, td_targets, twins, worst
+from trident.algos.madac import MADACConfig, actor_loss, distance, entropy, even, outputs, td_targets, twins, worst
 from trident.heads import MEANT, hybrid_head
 from trident.maths import hybrid
 from trident.nets import actors_apply
+from trident.train.loop import program
 
 SPEC = CHAIN.spec
 CONFIG = MADACConfig(hidden=(8,), critic_hidden=(8,))
@@ -120,9 +123,50 @@ def test_entropy_is_that_of_mode_and_squashed_parameters(rows, state):
     np.testing.assert_allclose(ours, sampled, atol=0.1)
 
 
+def test_entropy_of_parameters_does_not_move_the_modes(rows, state):
+    """Its slope in the logits is that of the modes' own entropy, d H / d logit_m = -p_m (log p_m + H)."""
+    actors = state[0].task
+    dist = actors_apply(actors, rows.obs)
+
+    def bonus(shift):
+        moved = jax.tree.map(lambda x: x, actors)
+        moved["trunk"][-1]["b"] = moved["trunk"][-1]["b"].at[:, : SPEC.action.num_modes].add(shift)
+        return jnp.sum(entropy(SPEC, moved, rows, jax.random.key(0)), axis=0)  # [N]
+
+    slope = jax.jit(jax.jacrev(bonus))(jnp.zeros((SPEC.num_agents, SPEC.action.num_modes)))
+    p = np.asarray(hybrid.mode_probs(dist.logits, rows.mode_mask))
+    log_p = np.log(np.where(p > 0, p, 1.0))
+    h = -np.sum(p * log_p, -1, keepdims=True)
+    expected = np.sum(-p * (log_p + h), axis=0)
+    for agent in range(SPEC.num_agents):
+        np.testing.assert_allclose(slope[agent, agent], expected[agent], rtol=1e-3, atol=1e-4)
+
+
+def test_warm_up_draws_evenly_and_moves_only_the_critics():
+    env = CHAIN
+    algorithm = madac.make(replace(CONFIG, envs=4, steps=8, replay=64, updates=4, batch=8, warmup=2), SPEC)
+    made = program(env, algorithm, 3)
+    states = [jax.jit(made.init)(jax.random.key(0))]
+    for i in range(3):
+        states.append(jax.jit(made.round)(states[-1], i)[0])
+    same = lambda a, b: all(np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))  # noqa: E731
+    start, _, warm, after = (s.algo for s in states)
+    assert same(start.actors, warm.actors)
+    assert same(start.multipliers, warm.multipliers)
+    assert not same(start.critics, warm.critics)
+    assert not same(warm.actors, after.actors)
+
+    draw = lambda key: even(SPEC, key)  # noqa: E731
+    out = np.asarray(jax.vmap(draw)(jax.random.split(jax.random.key(1), 4000)))
+    modes = SPEC.action.num_modes
+    assert (out[..., :modes] == 0.0).all()
+    unit = np.tanh(out[..., modes:]).ravel()
+    np.testing.assert_allclose(np.quantile(unit, [0.1, 0.25, 0.5, 0.75, 0.9]), [-0.8, -0.5, 0.0, 0.5, 0.8], atol=0.03)
+
+
 PROBE = MADACConfig(
     envs=16, steps=16, hidden=(16, 16), critic_hidden=(32, 32), replay=4096, updates=64, delay=2, batch=64,
-    discount=0.8, lr=3e-3, critic_lr=3e-3, target_rate=0.05, log_std=-1.2, region=0.05,
+    discount=0.8, lr=3e-3, critic_lr=3e-3, target_rate=0.05, log_std=-1.2, region=0.05, warmup=10,
 )  # fmt: skip
 
 
@@ -134,22 +178,12 @@ def test_finds_the_mode_of_every_context():
 
 
 @pytest.mark.learning
-@pytest.mark.xfail(reason="some seeds end in the lesser equilibrium: see the next test", strict=False)
 def test_solves_the_team():
-    env, results, _, _ = train("probe-team", madac.make, PROBE, 120, deterministic=True)
-    for result in results:
-        assert abs(result["reward"] - env.optimum) < 0.25
-
-
-@pytest.mark.learning
-def test_a_team_ends_in_an_equilibrium():
-    """Both lifting pays 1, both pushing 0.6; from neither does one agent gain by moving alone. MADAC explores by
-    its policies' noise only and ends in either (as it does with slower actors, more data, more or less noise or
-    entropy: there some seeds rest, at 0.2, which is no equilibrium)."""
+    """Both pushing pays 0.6 and is an equilibrium too; before the warm-up every second seed ended there. Before the
+    parameters' entropy was kept from the logits, one in eight rested, which has no parameters to be paid for."""
     env, results, _, _ = train("probe-team", madac.make, PROBE, 120, seeds=4, deterministic=True)
-    rewards = np.array([result["reward"] for result in results])
-    assert (np.abs(rewards[:, None] - [env.optimum, 0.6]).min(1) < 0.05).all()
-    assert np.abs(rewards - env.optimum).min() < 0.05
+    for result in results:
+        assert abs(result["reward"] - env.optimum) < 0.05
 
 
 @pytest.mark.learning

@@ -12,11 +12,14 @@ away from it:
     lambda_i <- lambda_i + 0.2 / rho (mean [lambda_i - rho c]_+ - lambda_i)   in [0, lambda_max]
 
 Adapted to hybrid actions, which the method does not know: both policies choose a mode by Gumbel-softmax and have
-parameters for each (heads.hybrid_head); the entropy is that of mode and parameters together; regressing to the safety
-action is cross-entropy for the mode and squares for the parameters of the safe mode. Further differences from the
-official code: one-step targets instead of five; all agents at once instead of one after another; the constraint is the
-region's own edge instead of zero, so that multipliers can also fall; the margin of the state itself is not replayed, so
-the region is judged by Q_h alone. As there, a running average of the task policies is what is evaluated.
+parameters for each (heads.hybrid_head); regressing to the safety action is cross-entropy for the mode and squares for
+the parameters of the safe mode; the entropy is that of mode and parameters together, but the parameters' share moves
+only the parameters: a density's entropy falls without bound as it sharpens, and through the logits it would pay for
+modes that have few parameters. As in the official code, in the first `warmup` rounds actions are drawn evenly and the
+policies rest (without it a team settles for whichever modes its untrained parameters happen to suit), and a running
+average of the task policies is what is evaluated. Further differences from the official code: one-step targets instead
+of five; all agents at once instead of one after another; the constraint is the region's own edge instead of zero, so
+that multipliers can also fall; the margin of the state itself is not replayed, so the region is judged by Q_h alone.
 """
 
 from __future__ import annotations
@@ -47,6 +50,8 @@ class MADACConfig:
     """Transitions kept for replay."""
     updates: int = 64
     """Critic minibatches per round."""
+    warmup: int = 3
+    """Rounds at the start in which actions are drawn evenly and only the critics learn."""
     delay: int = 2
     """Critic steps per step of the policies."""
     batch: int = 256
@@ -129,7 +134,9 @@ def make(config: MADACConfig, spec: EnvSpec, physics: Physics | None = None) -> 
         noise_key, head_key = jax.random.split(key)
         if deterministic:
             return head.decide(outputs(state.average, view.obs, None), view, head_key, None)
-        return head.decide(outputs(state.actors.task, view.obs, noise_key), view, head_key, 0.0)
+        meant = outputs(state.actors.task, view.obs, noise_key)
+        meant = jnp.where(state.rounds < config.warmup, even(spec, noise_key), meant)
+        return head.decide(meant, view, head_key, 0.0)
 
     def update(state: MADACState, data: Data, key: Any, fraction: Any) -> tuple[MADACState, Metrics]:
         del fraction  # nothing is annealed
@@ -153,9 +160,11 @@ def make(config: MADACConfig, spec: EnvSpec, physics: Physics | None = None) -> 
             (critics, critic_opt, _), seen = jax.lax.scan(critic_step, (critics, critic_opt, target), critic_keys)
             rows = replays.sample(data.replay, row_key, config.batch)
             loss = lambda a: actor_loss(config, spec, head, a, critics, rows, multipliers, act_key)  # noqa: E731
-            grads, (multipliers, metrics) = jax.grad(loss, has_aux=True)(actors)
-            changes, actor_opt = actor_adam.update(grads, actor_opt, actors)
-            actors: Any = optax.apply_updates(actors, changes)
+            grads, (priced, metrics) = jax.grad(loss, has_aux=True)(actors)
+            changes, opt = actor_adam.update(grads, actor_opt, actors)
+            moved, rest = (optax.apply_updates(actors, changes), opt, priced), (actors, actor_opt, multipliers)
+            hold = lambda old, new: jnp.where(state.rounds < config.warmup, old, new)  # noqa: E731
+            actors, actor_opt, multipliers = jax.tree.map(hold, rest, moved)
             target = optax.incremental_update((actors, critics), target, config.target_rate)
             average = optax.incremental_update(actors.task, average, config.target_rate)
             return (actors, average, critics, target, actor_opt, critic_opt, multipliers), seen | metrics
@@ -184,6 +193,13 @@ def outputs(actors: Any, obs: Any, key: Any) -> Any:
     dist = actors_apply(actors, obs)
     raw = dist.mean if key is None else _sample(dist, key)
     return jnp.concatenate([dist.logits, raw.reshape(*raw.shape[:-2], -1)], axis=-1)
+
+
+def even(spec: EnvSpec, key: Any) -> Any:
+    """Outputs that say nothing, [N, W]: equal logits, and parameters that the squash spreads evenly over the box."""
+    shape = spec.num_agents, spec.action.num_modes * spec.action.num_params
+    raw = jnp.arctanh(jax.random.uniform(key, shape, minval=-0.999, maxval=0.999))
+    return jnp.concatenate([jnp.zeros((spec.num_agents, spec.action.num_modes)), raw], axis=-1)
 
 
 def worst(margin: Any) -> Any:
@@ -249,13 +265,15 @@ def actor_loss(
 
 
 def entropy(spec: EnvSpec, actors: Any, rows: Transition, key: Any) -> Any:
-    """H of mode and squashed parameters, [B, N]: H(raw) + E[log |d tanh|], the modes' share exact."""
+    """H of mode and squashed parameters, [B, N]: H(mode) + sum_m p(m) (H(raw | m) + E[log |d tanh|]); no slope leads
+    from the parameters' share to the logits."""
     dist, used = actors_apply(actors, rows.obs), jnp.asarray(spec.action.used)
     raw = jnp.abs(_sample(dist, key))
     log_slope = 2.0 * (jnp.log(2.0) - raw - jax.nn.softplus(-2.0 * raw))
-    squash = jnp.sum(jnp.where(used, log_slope, 0.0), axis=-1)
-    p = hybrid.mode_probs(dist.logits, rows.mode_mask)
-    return hybrid.entropy(dist, rows.mode_mask, used) + jnp.sum(p * squash, axis=-1)
+    p = jax.lax.stop_gradient(hybrid.mode_probs(dist.logits, rows.mode_mask))
+    of_params = jnp.where(used, dist.log_std + 0.5 + hybrid.HALF_LOG_2PI + log_slope, 0.0)
+    of_modes = hybrid.entropy(dist, rows.mode_mask, jnp.zeros_like(used))
+    return of_modes + jnp.sum(p * jnp.sum(of_params, axis=-1), axis=-1)
 
 
 def distance(spec: EnvSpec, actors: Any, rows: Transition, safe: Any) -> Any:
