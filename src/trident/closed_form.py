@@ -65,16 +65,16 @@ def physics_parts(
         zeros = jnp.zeros((state.shape[0], num_signals))
         return Parts(zeros, zeros, zeros, state[:, :0])
 
+    def carried_on(state: Array) -> Array:
+        return jax.vmap(physics.signals)(state, jax.vmap(physics.nominal)(state))
+
     def some(rows: tuple[Array, HybridAction]) -> Parts:
+        # Three calls, although one on concatenated rows would compile sooner: what they have in common (who serves
+        # whom here, say) is found once, and no operation must ask of every number which of the parts it comes from.
         state, action = rows
         successor = jax.vmap(physics.predict)(state, action)
-        states = [state, successor, *([state] if here else [])]
-        # All states and actions side by side along one batch axis: compiled once, and fast (nested axes are not).
-        carry_on = jax.vmap(physics.nominal)(jnp.concatenate(states[1:]))
-        actions = jax.tree.map(lambda a, n: jnp.concatenate([a, n]), action, carry_on)
-        values = jax.vmap(physics.signals)(jnp.concatenate(states), actions)
-        now, later, *rest = jnp.split(values, len(states))
-        return Parts(now, later, rest[0] if here else jnp.zeros_like(now), successor)
+        now = jax.vmap(physics.signals)(state, action)
+        return Parts(now, carried_on(successor), carried_on(state) if here else jnp.zeros_like(now), successor)
 
     return in_chunks(some, (state, action))
 
