@@ -16,15 +16,25 @@ from trident.bench.training import LEARNERS, Round, collector, round_shapes, sam
 from trident.train.session import enable_compilation_cache
 from trident.types import Algorithm, Env
 
+PRINTED = {"hidden": (256, 256), "critic_hidden": (512, 512, 512), "cost_hidden": (256, 256)}
+"""The networks of the paper, whose overheads are of rounds with those."""
 VARIANTS: dict[str, dict[str, Any]] = {
     "gs": {"estimator": "gs"},
     "stgc": {"estimator": "stgc"},
     "exact": {"estimator": "exact"},
     "exact, no physics": {"estimator": "exact", "physics": "none"},
+    "exact, the paper's networks": {"estimator": "exact", **PRINTED},
+    "exact, the paper's networks, no physics": {"estimator": "exact", "physics": "none", **PRINTED},
 }
 """By name: fields of TridentConfig."""
 
-PAIRS = {"stgc over gs": ("stgc", "gs"), "exact over gs": ("exact", "gs"), "physics": ("exact", "exact, no physics")}
+PRINTED_PHYSICS = "physics, the paper's networks"
+PAIRS = {
+    "stgc over gs": ("stgc", "gs"),
+    "exact over gs": ("exact", "gs"),
+    "physics": ("exact", "exact, no physics"),
+    PRINTED_PHYSICS: ("exact, the paper's networks", "exact, the paper's networks, no physics"),
+}
 
 
 class Variant(NamedTuple):

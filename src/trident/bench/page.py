@@ -152,7 +152,10 @@ def _overheads(part: dict[str, Any]) -> Iterator[Section]:
         [name, percent(o["of_round"]), percent(o["of_update"]), percent(o["of_flops"])]
         for name, o in part["overhead"].items()
     ]
-    note = f"{part['size'].capitalize()} networks, from nothing; the same state, data and noise for each variant."
+    note = (
+        f"{part['size'].capitalize()} networks if nothing else is said, from nothing; the same state, data and noise "
+        "for each variant."
+    )
     yield Section("What TRIDENT's parts cost", ["", "of a round", "of an update", "of its operations"], rows, note)
 
 
