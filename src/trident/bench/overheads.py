@@ -13,10 +13,11 @@ import jax
 
 from trident.bench.timing import Say, compile_, interleave
 from trident.bench.training import LEARNERS, Round, collector, round_shapes, sample_data, update_flops, update_of
+from trident.train.registry import LARGE
 from trident.train.session import enable_compilation_cache
 from trident.types import Algorithm, Env
 
-PRINTED = {"hidden": (256, 256), "critic_hidden": (512, 512, 512), "cost_hidden": (256, 256)}
+PRINTED = {name: getattr(LARGE, name) for name in ("hidden", "critic_hidden", "cost_hidden")}
 """The networks of the paper, whose overheads are of rounds with those."""
 VARIANTS: dict[str, dict[str, Any]] = {
     "gs": {"estimator": "gs"},
