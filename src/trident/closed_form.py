@@ -69,8 +69,8 @@ def physics_parts(
         return jax.vmap(physics.signals)(state, jax.vmap(physics.nominal)(state))
 
     def some(rows: tuple[Array, HybridAction]) -> Parts:
-        # Three calls, although one on concatenated rows would compile sooner: what they have in common (who serves
-        # whom here, say) is found once, and no operation must ask of every number which of the parts it comes from.
+        # Three calls instead of one on concatenated rows: what they have in common (who serves whom here, say) is
+        # found once, and no operation must ask of every number which of the parts it comes from.
         state, action = rows
         successor = jax.vmap(physics.predict)(state, action)
         now = jax.vmap(physics.signals)(state, action)
