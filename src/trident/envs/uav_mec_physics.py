@@ -117,8 +117,9 @@ def links(config: UavMecConfig, scene: Scene) -> Float[Array, "N U"]:
     (the first of two at the same distance: UAVs that the border has stopped in one corner)."""
     distance = distances(scene.uav, scene.user)
     mine = (jnp.abs(distance - scene.reach) < SAME_PLACE) & (scene.reach < config.service_radius - SAME_PLACE)
-    mine &= jnp.cumsum(mine, axis=0) == 1
-    return jax.lax.stop_gradient(mine.astype(jnp.float32))
+    index, absent = jnp.arange(distance.shape[0])[:, None], distance.shape[0]
+    first = jnp.where(mine, index, absent).min(0)
+    return jax.lax.stop_gradient((index == first).astype(jnp.float32))
 
 
 # --- expected tasks -------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ Units: task size in Mbit, work in cycles per bit, processor speed in GHz, rates 
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
@@ -15,11 +16,13 @@ def associate(distance: Float[Array, "N U"], radius: float, capacity: int, round
     In each round every user without a server asks the nearest server within `radius` that has a free place, and
     a server takes those who ask in order of distance until it is full. Ranks come from pairwise comparisons:
     O(U^2) work in a handful of vector operations, where a sort would dominate the whole simulation step.
+    Distances are compared by their bits: as integers, positive floats keep their order, and one less than a number is
+    below it and above all that are smaller, so that a tie is decided along with the comparison.
     """
     n, u = distance.shape
     servers = jnp.arange(n, dtype=jnp.float32)[:, None]
     users = jnp.arange(u)
-    first = users[:, None] > users[None, :]  # equal distances: the lower index goes first
+    first = (users[:, None] > users[None, :]).astype(int)  # equal distances: the lower index goes first
     link = jnp.zeros((n, u), bool)
     free = jnp.full((n, 1), float(capacity), jnp.float32)
     reachable = distance <= radius
@@ -29,10 +32,9 @@ def associate(distance: Float[Array, "N U"], radius: float, capacity: int, round
         nearest = wanted.min(0)
         # two servers at one place (a corner of the area) tie exactly: the lower index gets the user
         target = jnp.where(wanted == nearest, servers, float(n)).min(0)
-        closer = nearest[None, :] < nearest[:, None]
-        tied = (nearest[None, :] == nearest[:, None]) & first
-        ahead = (closer | tied) & (target[None, :] == target[:, None])
-        rank = ahead.sum(1, dtype=jnp.float32)
+        order = jax.lax.bitcast_convert_type(nearest, f"int{8 * nearest.dtype.itemsize}")
+        ahead = (order[None, :] - first < order[:, None]) & (target[None, :] == target[:, None])
+        rank = ahead.sum(1, dtype=jnp.int32).astype(jnp.float32)
         taken = asking & (target == servers) & (rank < free)
         link = link | taken
         free = free - taken.sum(1, keepdims=True, dtype=jnp.float32)
