@@ -196,9 +196,30 @@ def test_residual_critic_keeps_the_bellman_fixed_point(q_phys):
     np.testing.assert_allclose(q[:, 0], answer, rtol=0.02)
 
 
+def test_a_closed_form_of_one_step_says_nothing_of_what_follows():
+    """`now` alone, and neither successor nor nominal action is ever asked for."""
+
+    def never(*_):
+        raise AssertionError("asked for what follows")
+
+    signals = lambda s, a: jnp.stack([s[0] * a.params[0, 0], s[1] + a.mode[0]])  # noqa: E731
+    physics = closed_form.OneStep(signals, never, never)
+    state = jnp.asarray(RNG.normal(size=(6, 2)), jnp.float32)
+    action = HybridAction(jnp.arange(6)[:, None] % 3, jnp.asarray(RNG.normal(size=(6, 1, 1)), jnp.float32))
+    parts = closed_form.physics_parts(physics, 2, state, action)
+    by_hand = np.stack([state[:, 0] * action.params[:, 0, 0], state[:, 1] + action.mode[:, 0]], axis=1)
+    np.testing.assert_allclose(parts.now, by_hand, rtol=1e-6)
+    assert not parts.later.any()
+    assert not parts.here.any()
+    assert parts.successor.shape == (6, 0)
+    assert not closed_form.here_of(physics, 2, state).any()
+    assert not closed_form.lasting_sums(physics, 2, state, action).any()
+
+
 @pytest.mark.parametrize(("rows", "parts"), [(8, 1), (512, 1), (1024, 2), (3200, 8), (2047, 23), (1021, 1)])
-def test_the_closed_form_is_computed_by_parts(rows, parts):
+def test_the_closed_form_is_computed_by_parts(rows, parts, monkeypatch):
     """Into as few equal parts as fit; at once if that would take tiny ones (1,021 is prime)."""
+    monkeypatch.setattr(closed_form, "CHUNK", 512)
     seen = []
 
     def double(x):

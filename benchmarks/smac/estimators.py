@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from trident.bench.flops import count_flops
-from trident.bench.training import round_shapes, update_of
+from trident.bench.training import learning_of, round_shapes
 from trident.eval.evaluate import evaluate, summarise
 from trident.report.tables import markdown
 from trident.train.loop import policy_of, program
@@ -48,8 +48,8 @@ def cost(options: argparse.Namespace) -> Iterator[dict]:
         env = make_env(f"smac-{name}")
         for estimator in options.estimators:
             algorithm = learner(env, estimator, source=options.source)
-            shapes, update = round_shapes(env, algorithm), update_of(algorithm)
-            flops = count_flops(lambda a, d, update=update: update(a, d)[0], shapes.algo, shapes.data)
+            shapes = round_shapes(env, algorithm)
+            flops = count_flops(learning_of(algorithm), shapes.algo, shapes.data)
             yield {"kind": "cost", "map": name, "modes": env.spec.action.num_modes, "estimator": estimator,
                    "source": options.source, "flops": flops}  # fmt: skip
 

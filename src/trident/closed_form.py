@@ -12,7 +12,8 @@ too. With `later` alone the value's level would be right and its slope in the ac
 cannot tell the two apart, for one action moves a system by little and `later` is nearly `here`. The closed form can: if
 a share rho of what an action changes one step on is still there two steps on while everyone carries on, then what it
 changes is worth gamma (1 + gamma rho + ...) times the change, and k is at most (1 - gamma) / (1 - gamma rho).
-k, h, l are fitted by least squares on early data, then frozen. Without physics only the level l_j remains.
+k, h, l are fitted by least squares on early data, then frozen. Without physics only the level l_j remains. As printed
+(`OneStep`) Q_phys is `now` alone.
 """
 
 from __future__ import annotations
@@ -30,6 +31,10 @@ Discount = Float[Array, "J"]
 """Of the reward and of every cost: costs that follow at once from an action are better judged at a short horizon."""
 
 
+class OneStep(Physics):
+    """A closed form of this step alone: nothing is said of what follows, and nothing of it is computed."""
+
+
 class PhysicsFit(NamedTuple):
     """Weights of the closed form, frozen after the first rounds; [1 + K] each."""
 
@@ -45,7 +50,7 @@ class Parts(NamedTuple):
     now: Float[Array, "*batch J"]
     later: Float[Array, "*batch J"]
     here: Float[Array, "*batch J"]
-    successor: Float[Array, "*batch Z"]  # s' = predict(s, a); of no width without physics
+    successor: Float[Array, "*batch Z"]  # s' = predict(s, a); of no width without physics, or of one step
 
 
 class FitSums(NamedTuple):
@@ -61,12 +66,12 @@ def physics_parts(
 ) -> Parts:
     """Of B states and joint actions; zeros without physics. `here` is the same for every action, so whoever compares
     actions may leave it out (it is zero then)."""
+    zeros, nowhere = jnp.zeros((state.shape[0], num_signals)), state[:, :0]
     if physics is None:
-        zeros = jnp.zeros((state.shape[0], num_signals))
-        return Parts(zeros, zeros, zeros, state[:, :0])
-
-    def carried_on(state: Array) -> Array:
-        return jax.vmap(physics.signals)(state, jax.vmap(physics.nominal)(state))
+        return Parts(zeros, zeros, zeros, nowhere)
+    if isinstance(physics, OneStep):
+        now = in_chunks(lambda rows: jax.vmap(physics.signals)(*rows), (state, action))
+        return Parts(now, zeros, zeros, nowhere)
 
     def some(rows: tuple[Array, HybridAction]) -> Parts:
         # Three calls instead of one on concatenated rows: what they have in common (who serves whom here, say) is
@@ -74,13 +79,29 @@ def physics_parts(
         state, action = rows
         successor = jax.vmap(physics.predict)(state, action)
         now = jax.vmap(physics.signals)(state, action)
-        return Parts(now, carried_on(successor), carried_on(state) if here else jnp.zeros_like(now), successor)
+        return Parts(
+            now, _carried_on(physics, successor), _carried_on(physics, state) if here else 0.0 * now, successor
+        )
 
     return in_chunks(some, (state, action))
 
 
-CHUNK = 512
-"""Rows of the closed form that are computed at once: what lies between its operations should stay in the cache."""
+def here_of(physics: Physics | None, num_signals: int, state: Float[Array, "B S"]) -> Float[Array, "B J"]:
+    """The part that no action changes."""
+    if physics is None or isinstance(physics, OneStep):
+        return jnp.zeros((state.shape[0], num_signals))
+    return in_chunks(lambda rows: _carried_on(physics, rows), state)
+
+
+def _carried_on(physics: Physics, state: Float[Array, "B S"]) -> Float[Array, "B J"]:
+    return jax.vmap(physics.signals)(state, jax.vmap(physics.nominal)(state))
+
+
+CHUNK = 2048
+"""Rows of the closed form that are computed at once: enough for several cores, few enough that what lies between its
+operations stays in the cache."""
+FEW = 512
+"""States that are enough where nothing is random."""
 
 
 def in_chunks(f: Callable[[Any], Any], rows: Any) -> Any:
@@ -118,10 +139,10 @@ def discounted_tail(
 
 def lasting_sums(physics: Physics | None, num_signals: int, state: Array, action: HybridAction) -> Float[Array, "J 2"]:
     """Over B states: what actions change in comparison with nominal ones two steps on and one step on, d2 d1 and d1^2,
-    if everyone carries on after them. Nothing here is random: a few hundred states are enough."""
-    if physics is None:
+    if everyone carries on after them."""
+    if physics is None or isinstance(physics, OneStep):
         return jnp.zeros((num_signals, 2))
-    batch = min(state.shape[0], CHUNK)
+    batch = min(state.shape[0], FEW)
     stride = state.shape[0] // batch
     state, action = jax.tree.map(lambda x: x[::stride][:batch], (state, action))
 

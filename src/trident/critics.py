@@ -25,10 +25,12 @@ from trident import replay as replays
 from trident.closed_form import (
     Discount,
     FitSums,
+    OneStep,
     Parts,
     PhysicsFit,
     fit_physics,
     fit_sums,
+    here_of,
     lasting_sums,
     physics_parts,
     q_phys,
@@ -84,7 +86,8 @@ def encode_action(
 
 def input_size(spec: EnvSpec, physics: Physics | None) -> int:
     per_agent = spec.obs_dim + spec.action.num_modes + spec.action.num_params
-    return spec.state_dim * (1 if physics is None else 2) + spec.num_agents * per_agent
+    leads_on = physics is not None and not isinstance(physics, OneStep)
+    return spec.state_dim * (2 if leads_on else 1) + spec.num_agents * per_agent
 
 
 def critic_input(
@@ -131,25 +134,39 @@ def td_step(
     return critics, target, opt, measures
 
 
-def both_ends(rows: Transition, next_action: HybridAction) -> tuple[Float[Array, "2*B S"], HybridAction]:
-    """States and joint actions at the beginning and at the end of B transitions."""
-    before, after = (rows.state, rows.executed), (rows.next_state, next_action)
-    return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), before, after)
+KNOWN = "closed-form"
+"""The name among a transition's extras of what the closed form says of it."""
+
+
+class Known(NamedTuple):
+    """What the closed form says of a transition, whatever is done after it: worked out once, and kept with it."""
+
+    parts: Parts  # of what was done
+    next_here: Float[Array, "*batch J"]  # of where it ended
+
+
+def note(task: Task, roll: Transition) -> dict[str, Known]:
+    """Extras of a rollout [T, E, ...]."""
+    lead = roll.reward.shape
+    flat = lambda x: x.reshape(roll.reward.size, *x.shape[2:])  # noqa: E731
+    state, action, after = jax.tree.map(flat, (roll.state, roll.executed, roll.next_state))
+    parts = physics_parts(task.closed_form, task.num_signals, state, action)
+    known = Known(parts, here_of(task.closed_form, task.num_signals, after))
+    return {KNOWN: jax.tree.map(lambda x: x.reshape(*lead, x.shape[-1]), known)}
 
 
 def batch_of(
-    rows: Transition, next_action: HybridAction, spec: ActionSpec, parts: Parts, fit: PhysicsFit, discount: Discount
-) -> CriticBatch:
+    rows: Transition, next_action: HybridAction, spec: ActionSpec, before: Parts, after: Parts, fit: PhysicsFit,
+    discount: Discount,
+) -> CriticBatch:  # fmt: skip
     """Everything of a TD minibatch that does not depend on the networks, for any number of rows [B, ...] at once, given
-    the closed form of `both_ends`."""
-    q, next_q = jnp.split(q_phys(fit, parts, discount), 2)
-    leads_to, next_leads_to = jnp.split(parts.successor, 2)
+    the closed form of what was done and of what is done next."""
     return CriticBatch(
-        x=critic_input(rows.state, rows.obs, encode_action(spec, *rows.executed), leads_to),
-        q_phys=q,
+        x=critic_input(rows.state, rows.obs, encode_action(spec, *rows.executed), before.successor),
+        q_phys=q_phys(fit, before, discount),
         signals=rows.signals,
-        next_x=critic_input(rows.next_state, rows.next_obs, encode_action(spec, *next_action), next_leads_to),
-        next_q_phys=next_q,
+        next_x=critic_input(rows.next_state, rows.next_obs, encode_action(spec, *next_action), after.successor),
+        next_q_phys=q_phys(fit, after, discount),
         terminated=rows.terminated,
     )
 
@@ -171,15 +188,12 @@ def start(task: Task, key: Any) -> CriticState:
     return CriticState(critics, critics, optax.adam(config.critic_lr).init(critics), fit, sums)
 
 
-def fit_early(
-    task: Task, state: CriticState, roll: Transition, rows: tuple[Array, HybridAction], parts: Parts, rounds: Any
-) -> tuple[CriticState, Metrics]:
-    """The weights of the closed form come from early data and then stay. `rows` are the rollout's states and actions,
-    `parts` their closed form."""
-    discount = task.discounts
-    parts = jax.tree.map(lambda x: x.reshape(*roll.reward.shape, x.shape[-1]), parts)
+def fit_early(task: Task, state: CriticState, roll: Transition, rounds: Any) -> tuple[CriticState, Metrics]:
+    """The weights of the closed form come from early data and then stay."""
+    discount, parts = task.discounts, roll.extras[KNOWN].parts
     ended = roll.terminated | roll.truncated
     early = rounds < task.config.fit_rounds
+    rows = jax.tree.map(lambda x: x.reshape(roll.reward.size, *x.shape[2:]), (roll.state, roll.executed))
     lasting = lasting_sums(task.closed_form, task.num_signals, *rows) if task.source == "closed-form" else 0.0
     fresh = fit_sums(roll.signals, ended, parts, discount, lasting)
     sums = jax.tree.map(lambda old, new: old + jnp.where(early, new, 0.0), state.sums, fresh)
@@ -196,19 +210,18 @@ def learn(
     task: Task, state: CriticState, data: Data, actors: Any, key: Any, rounds: Int[Array, ""]
 ) -> tuple[CriticState, Metrics]:
     """The closed form's weights from the rollout, then TD on replayed rows. Policy and closed form do not change
-    meanwhile: one evaluation, compiled once, for the rollout and for both ends of all minibatches."""
-    config, spec, roll = task.config, task.spec, data.rollout
+    meanwhile: what is done next is drawn and valued at once for all minibatches."""
+    config, spec = task.config, task.spec
+    state, fitted = fit_early(task, state, data.rollout, rounds)
     row_key, act_key = jax.random.split(key)
-    size, count = roll.reward.size, config.critic_steps * config.critic_batch
+    count = config.critic_steps * config.critic_batch
     rows = shaped(task, replays.sample(data.replay, row_key, count))
     choose_action = lambda view, k: act(actors, spec.action, view, k, False, task.reflex)[0]  # noqa: E731
     following = jax.vmap(choose_action)(rows.next_view, jax.random.split(act_key, count))
-    fresh = jax.tree.map(lambda x: x.reshape(size, *x.shape[2:]), (roll.state, roll.executed))
-    everywhere = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), fresh, both_ends(rows, following))
-    parts = physics_parts(task.closed_form, task.num_signals, *everywhere)
-    of_fresh, of_ends = (jax.tree.map(lambda x, s=s: x[s], parts) for s in (slice(size), slice(size, None)))
-    state, fitted = fit_early(task, state, roll, fresh, of_fresh, rounds)
-    batch = batch_of(rows, following, spec.action, of_ends, state.fit, task.discounts)
+    known = rows.extras[KNOWN]
+    after = physics_parts(task.closed_form, task.num_signals, rows.next_state, following, here=False)
+    after = after._replace(here=known.next_here)
+    batch = batch_of(rows, following, spec.action, known.parts, after, state.fit, task.discounts)
     batches = jax.tree.map(lambda x: x.reshape(config.critic_steps, config.critic_batch, *x.shape[1:]), batch)
     adam = optax.adam(config.critic_lr)
 

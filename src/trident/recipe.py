@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from trident.closed_form import OneStep
 from trident.errors import TridentError
 from trident.types import EnvSpec, Physics, ReflexOf
 
@@ -183,9 +184,12 @@ class Task(NamedTuple):
         """The physics the critics are built on: none of it, the reward's, or the costs' as well."""
         if self.physics is None or self.config.physics != "residual":
             return None
-        physics = self.physics
-        keep = jnp.array([1.0] + [float(self.config.cost_physics)] * self.spec.num_constraints)
-        return Physics(lambda s, a: keep * physics.signals(s, a), physics.predict, physics.nominal)
+        physics, signals = self.physics, self.physics.signals
+        if not self.config.cost_physics:
+            nothing = jnp.zeros(self.spec.num_constraints)
+            signals = lambda s, a: jnp.concatenate([physics.signals(s, a)[:1], nothing])  # noqa: E731
+        kind = OneStep if self.config.horizon == "one-step" else Physics
+        return kind(signals, physics.predict, physics.nominal)
 
     @property
     def reflex(self) -> ReflexOf | None:

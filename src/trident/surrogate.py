@@ -164,8 +164,8 @@ def through_critics(
             direct, to_learned, to_closed = pull(jnp.zeros_like(out).at[:, j].set(1.0))
             via_networks, to_successor = back(to_learned[..., j, None] * dq[j])
             summed = jax.tree.map(jnp.add, direct, via_networks)
-            via_physics = jnp.einsum("bmj,bmjp->bmp", to_closed, d_closed)
-            via_physics += jnp.einsum("bms,bmsp->bmp", to_successor, d_successor)
+            via_physics = jnp.einsum("bmj,pbmj->bmp", to_closed, d_closed)
+            via_physics += jnp.einsum("bms,pbms->bmp", to_successor, d_successor)
             return summed._replace(unit=summed.unit + via_physics)
 
         return out, jax.vmap(of_signal)(jnp.arange(num_signals))
@@ -184,16 +184,14 @@ class Slot(NamedTuple):
 def _slots(critics: Critics, scene: Scene, joint: Joint, agent: Int[Array, ""]) -> list[Slot]:
     """The reward's network and the costs', each as a stack."""
     agents, width = joint.encoded.shape[-2:]
-    leads_to = critics.reward[0]["w"].shape[0] - scene.state.shape[-1] - scene.obs[0].size - agents * width
-    successor = jnp.zeros((scene.state.shape[0], leads_to))
-    blank = critic_input(scene.state, scene.obs, joint.encoded.at[:, agent].set(0.0), successor)
-    offset = blank.shape[-1] - leads_to - agents * width + agent * width
+    rest = critic_input(scene.state, scene.obs, joint.encoded.at[:, agent].set(0.0))
+    others = rest.shape[-1]  # where the successor begins
+    offset = others - agents * width + agent * width
 
     def slot(net: Any) -> Slot:
         first = net[0]
         mine = jax.lax.dynamic_slice_in_dim(first["w"], offset, width, axis=0)
-        weight = jnp.concatenate([mine, first["w"][blank.shape[-1] - leads_to :]])
-        return Slot(net, blank @ first["w"] + first["b"], weight)
+        return Slot(net, rest @ first["w"][:others] + first["b"], jnp.concatenate([mine, first["w"][others:]]))
 
     one = jax.tree.map(lambda w: w[None], critics.reward)
     return [jax.vmap(slot)(stack) for stack in (one, critics.cost) if stack is not None]
@@ -236,7 +234,7 @@ def _physics_of_modes(
 
 
 def _physics_slopes(phys: Any, unit: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    """Q_phys and successor, and their derivatives in the parameters as a last axis: one forward derivative per
+    """Q_phys and successor, and their derivatives in the parameters as a first axis: one forward derivative per
     parameter, since rows are independent; the values are computed along with them."""
 
     def along(p: Array) -> Any:
@@ -245,5 +243,5 @@ def _physics_slopes(phys: Any, unit: Array) -> tuple[tuple[Array, Array], tuple[
 
     if unit.shape[-1] == 0:
         out = phys(unit)
-        return out, jax.tree.map(lambda x: jnp.zeros((*x.shape, 0)), out)
-    return jax.vmap(along, out_axes=(None, -1))(jnp.arange(unit.shape[-1]))
+        return out, jax.tree.map(lambda x: jnp.zeros((0, *x.shape)), out)
+    return jax.vmap(along, out_axes=(None, 0))(jnp.arange(unit.shape[-1]))

@@ -265,7 +265,7 @@ class DataPlan:
     replay: int = 0
     """Transitions kept for replay; 0 keeps none."""
     remember: tuple[str, ...] = ()
-    """Extras of `act` that are kept with them."""
+    """Extras of `act` and `note` that are kept with them."""
 
 
 class Data(NamedTuple):
@@ -286,6 +286,8 @@ class Algorithm:
     """(state, view of one environment, key, deterministic) -> (action, extras)"""
     update: Callable[[AlgoState, Data, Key, Float[Array, ""]], tuple[AlgoState, Metrics]]
     """(state, data, key, fraction of the run that is over, in [0, 1]) -> (state, metrics)"""
+    note: Callable[[Transition], dict[str, Any]] = lambda rollout: {}
+    """rollout [T, E, ...] -> more extras, worked out once and kept with every transition (DataPlan.remember)"""
     prepare: Callable[[AlgoState, Transition, Key], tuple[AlgoState, Metrics]] | None = None
     """Optional safe start: fit the policy and critics to a scripted policy's rollout before the first round."""
     config: Any = field(default=None)

@@ -104,6 +104,12 @@ def play_random(name):
     return env, make(jax.random.key(0))
 
 
+def known_data(task, roll):
+    """A rollout as an update receives it, and the same as all that is replayed."""
+    roll = roll._replace(extras=roll.extras | pirc.note(task, roll))
+    return Data(roll, Replay(block_of(roll, (pirc.KNOWN,)), jnp.int32(roll.reward.size)))
+
+
 def test_violations_get_the_attention_they_are_promised():
     """Half of the draws go to the violating tenth, unless that would draw them more than 20 times as often."""
     _, roll = play_random("probe-constrained")
@@ -340,8 +346,7 @@ def test_slopes_weigh_as_much_as_the_critics_are_right():
     @jax.jit
     def measure(key):
         roll = rollout(env, policy, key, start(env, key, 16), 8)[1]
-        block = block_of(roll)
-        data = Data(roll, Replay(block, jnp.int32(block.reward.size)))
+        data = known_data(tasks["both"], roll)
         critic = pirc.learn(tasks["both"], state.critic, data, state.policy.actors, key, 0)[0]
         ends, trust = {}, _taken(tasks["weighed"], state.policy.actors, critic, roll)[1]
         for name, task in tasks.items():
@@ -376,9 +381,8 @@ def test_critics_know_the_closed_form_of_both_ends_and_fit_it_to_the_rollout():
     following = jax.tree.map(lambda x: jnp.roll(x, 1, axis=0), rows.executed)
     closed = lambda *ends: closed_form.physics_parts(env.physics, task.num_signals, *ends)  # noqa: E731
     value = lambda parts: closed_form.q_phys(fit, parts, task.discounts)  # noqa: E731
-    parts = closed(*pirc.both_ends(rows, following))
-    batch = pirc.batch_of(rows, following, env.spec.action, parts, fit, task.discounts)
     before, after = closed(rows.state, rows.executed), closed(rows.next_state, following)
+    batch = pirc.batch_of(rows, following, env.spec.action, before, after, fit, task.discounts)
     assert not np.allclose(value(before), value(after))
     np.testing.assert_allclose(batch.q_phys, value(before), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(batch.next_q_phys, value(after), rtol=1e-5, atol=1e-6)
@@ -386,8 +390,10 @@ def test_critics_know_the_closed_form_of_both_ends_and_fit_it_to_the_rollout():
         np.testing.assert_allclose(x[:, x.shape[1] - end.successor.shape[1] :], end.successor, rtol=1e-5, atol=1e-6)
 
     state = trident.make(task.config, env.spec, env.physics).init(jax.random.key(0))
-    other = Replay(jax.tree.map(lambda x: x[:1], rows), jnp.int32(1))  # what is replayed has no say in the fit
-    learn = jax.jit(lambda key: pirc.learn(task, state.critic, Data(roll, other), state.policy.actors, key, 0)[0])
+    data = known_data(task, roll)
+    other = Replay(jax.tree.map(lambda x: x[:1], data.replay.data), jnp.int32(1))  # what is replayed has no say in it
+    data = data._replace(replay=other)
+    learn = jax.jit(lambda key: pirc.learn(task, state.critic, data, state.policy.actors, key, 0)[0])
     own = jax.tree.map(lambda x: x.reshape(*roll.reward.shape, -1), before)
     ended = roll.terminated | roll.truncated
     sums = closed_form.fit_sums(roll.signals, ended, own, task.discounts)
@@ -395,6 +401,54 @@ def test_critics_know_the_closed_form_of_both_ends_and_fit_it_to_the_rollout():
     wanted = closed_form.fit_physics(sums, unit, task.discounts)
     for found, known in zip(learn(jax.random.key(1)).fit, wanted, strict=True):
         np.testing.assert_allclose(found, known, rtol=1e-3, atol=1e-4)
+
+
+def test_what_the_closed_form_says_of_a_transition_is_kept_with_it():
+    """After two rounds every replayed row carries what the closed form says of it anew, and TD reads just that."""
+    env = PROBES["probe-constrained-modes"]()
+    task = Task(replace(SMALL, critic_steps=2, critic_batch=8), env.spec, env.physics)
+    run = program(env, trident.make(task.config, env.spec, env.physics), 4)
+    state, go = jax.jit(run.init)(jax.random.key(0)), jax.jit(run.round)
+    for index in range(2):
+        state, _ = go(state, jnp.int32(index))
+    size = int(state.replay.size)
+    assert size == 2 * SMALL.envs * SMALL.steps
+    rows = jax.tree.map(lambda x: x[:size], state.replay.data)
+    parts, next_here = rows.extras[pirc.KNOWN]
+    closed = lambda *at: closed_form.physics_parts(env.physics, task.num_signals, *at)  # noqa: E731
+    for kept, anew in zip(parts, closed(rows.state, rows.executed), strict=True):
+        np.testing.assert_allclose(kept, anew, rtol=1e-5, atol=1e-6)
+    at_the_end = closed(rows.next_state, rows.executed)
+    np.testing.assert_allclose(next_here, at_the_end.here, rtol=1e-5, atol=1e-6)
+    assert not np.allclose(next_here, parts.here, atol=1e-3)
+
+
+def test_td_reads_the_closed_form_of_what_was_done_and_of_what_is_done_next(monkeypatch):
+    env, roll = play_random("probe-constrained-modes")
+    task = Task(replace(SMALL, critic_steps=2, critic_batch=8), env.spec, env.physics)
+    state, data = trident.make(task.config, env.spec, env.physics).init(jax.random.key(0)), known_data(task, roll)
+    seen, plain = [], pirc.batch_of
+    monkeypatch.setattr(pirc, "batch_of", lambda *of: seen.append(of) or plain(*of))
+    pirc.learn(task, state.critic, data, state.policy.actors, jax.random.key(1), 0)
+    rows, following, _, before, after, *_ = seen[0]
+    closed = lambda *at: closed_form.physics_parts(env.physics, task.num_signals, *at)  # noqa: E731
+    for known, anew in ((before, closed(rows.state, rows.executed)), (after, closed(rows.next_state, following))):
+        for one, other in zip(known, anew, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_printed_critics_read_no_successor_and_know_no_costs():
+    env = PROBES["probe-constrained-modes"]()
+    config = replace(SMALL, horizon="one-step", cost_physics=False)
+    task, whole = Task(config, env.spec, env.physics), Task(SMALL, env.spec, env.physics)
+    width = lambda config: trident.make(config, env.spec, env.physics).init(jax.random.key(0)).critic  # noqa: E731
+    sizes = [width(c).critics.reward[0]["w"].shape[0] for c in (config, replace(SMALL, physics="none"), SMALL)]
+    assert sizes[0] == sizes[1] == sizes[2] - env.spec.state_dim
+    _, roll = play_random("probe-constrained-modes")
+    now, of_whole = (pirc.note(t, roll)[pirc.KNOWN].parts.now for t in (task, whole))
+    np.testing.assert_allclose(now[..., 0], of_whole[..., 0], rtol=1e-6)
+    assert not now[..., 1:].any()
+    assert of_whole[..., 1:].any()
 
 
 def gradients_of(name, **fields):
@@ -556,12 +610,11 @@ def test_costs_as_printed_are_the_cost_critics_where_episodes_begin():
 def test_the_printed_closed_form_is_one_step_unscaled():
     env, roll = play_random("probe-constrained-modes")
     task = Task(replace(SMALL, critic_steps=2, critic_batch=8, horizon="one-step"), env.spec, env.physics)
-    rows = block_of(roll)
-    state = trident.make(task.config, env.spec, env.physics).init(jax.random.key(0))
-    data = Data(roll, Replay(rows, jnp.int32(rows.reward.size)))
+    state, data = trident.make(task.config, env.spec, env.physics).init(jax.random.key(0)), known_data(task, roll)
     fit = jax.jit(lambda key: pirc.learn(task, state.critic, data, state.policy.actors, key, 0)[0])(
         jax.random.key(1)
     ).fit
+    rows = data.replay.data
     parts = closed_form.physics_parts(env.physics, task.num_signals, rows.state, rows.executed)
     np.testing.assert_array_equal(closed_form.q_phys(fit, parts, task.discounts), parts.now)
     assert (fit.unit > 0).all()

@@ -23,6 +23,7 @@ V_c_k                                                 mean cost of the rollouts,
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -65,7 +66,8 @@ def make(config: TridentConfig, spec: EnvSpec, physics: Physics | None = None) -
             )
     if not 0.0 <= config.attention < 1.0:
         raise TridentError("--algo.attention is a share: at least 0, and below 1")
-    task = Task(config, spec, physics)
+    task, remember = Task(config, spec, physics), (pirc.KNOWN,)
+    note = partial(pirc.note, task)
 
     def init(key: Any) -> TridentState:
         actor_key, critic_key = jax.random.split(key)
@@ -90,19 +92,21 @@ def make(config: TridentConfig, spec: EnvSpec, physics: Physics | None = None) -
             min(config.warm_log_std, task.noise[0]), task.reflex,
         )  # fmt: skip
         patient = task._replace(config=replace(config, critic_steps=config.warm_steps // 2))
-        whole = replays.Replay(replays.block_of(roll), jnp.int32(roll.reward.size))
+        roll = roll._replace(extras=note(roll))
+        whole = replays.Replay(replays.block_of(roll, remember), jnp.int32(roll.reward.size))
         critic, learned = pirc.learn(patient, state.critic, Data(roll, whole), actors, critic_key, state.rounds)
         policy = state.policy._replace(actors=actors)
         return TridentState(policy, critic, jnp.int32(config.fit_rounds)), imitated | learned
 
     return Algorithm(
         name="trident",
-        plan=DataPlan(config.envs, config.steps, config.replay),
+        plan=DataPlan(config.envs, config.steps, config.replay, remember),
         init=init,
         act=lambda state, view, key, deterministic: act(
             state.policy.actors, spec.action, view, key, deterministic, task.reflex
         ),
         update=update,
+        note=note,
         prepare=prepare,
         sampled=spec.num_constraints > 0,
         config=config,

@@ -18,7 +18,7 @@ import jax
 import trident
 from trident.bench.env_speed import SOURCE, measure_env
 from trident.bench.growth import measure_growth
-from trident.bench.overheads import PRINTED_PHYSICS, measure_overheads
+from trident.bench.overheads import LARGE_PHYSICS, PRINTED_PHYSICS, measure_overheads
 from trident.bench.timing import Say, usable_cores
 from trident.bench.training import LEARNERS, SIZES, measure_training, peak_rss_mib
 from trident.bench.update_speed import UpdateSize, measure_update
@@ -149,7 +149,8 @@ def goals(record: dict[str, Any]) -> list[dict[str, Any]]:
         ("the same, Fisher matrix of every state", update.get("public", {}).get("jax"), ">=", 10.0),
         ("STGC over Gumbel-Softmax, share of a round", overhead.get("stgc over gs", {}).get("of_round"), "<=", 0.10),
         ("physics, share of a round", overhead.get("physics", {}).get("of_round"), "<=", 0.02),
-        ("the same, the paper's networks", overhead.get(PRINTED_PHYSICS, {}).get("of_round"), "<=", 0.02),
+        ("the same, the paper's networks", overhead.get(LARGE_PHYSICS, {}).get("of_round"), "<=", 0.02),
+        ("the same, the paper's physics too", overhead.get(PRINTED_PHYSICS, {}).get("of_round"), "<=", 0.02),
     ]
     compile_seconds = record.get("training", {}).get("trident default", {}).get("compile", {}).get("round", {})
     rows.append(("compile a TRIDENT round, s", compile_seconds.get("wall"), "<=", 60.0))

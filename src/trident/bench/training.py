@@ -20,7 +20,7 @@ from trident import replay as replays
 from trident.bench.flops import count_flops
 from trident.bench.timing import compile_, interleave
 from trident.rollout import rollout
-from trident.train.loop import policy_of, program
+from trident.train.loop import noted, policy_of, program
 from trident.train.registry import default_config, make_algorithm
 from trident.types import Algorithm, Data, Env
 
@@ -74,29 +74,36 @@ def collector(env: Env, algorithm: Algorithm) -> Callable[..., Any]:
     )  # fmt: skip
 
 
-def update_of(algorithm: Algorithm) -> Callable[..., Any]:
-    """`update` in mid-run, with a key of its own."""
-    return lambda algo, data: algorithm.update(algo, data, jax.random.key(1), jnp.float32(0.5))
+def learning_of(algorithm: Algorithm, part: Callable[[Any], Any] = lambda state: state) -> Callable[..., Any]:
+    """What a round does with its rollout in mid-run, with a key of its own: `part` of what is learned, and the extras
+    that are noted for later rounds."""
+
+    def learn(algo: Any, data: Data) -> tuple[Any, Any]:
+        roll = noted(algorithm, data.rollout)
+        state, _ = algorithm.update(algo, Data(roll, data.replay), jax.random.key(1), jnp.float32(0.5))
+        return part(state), roll.extras
+
+    return learn
 
 
 def update_flops(env: Env, algorithm: Algorithm, critics: Callable[[Any], Any]) -> dict[str, float]:
     """Operations of the critics' and the policies' learning in one round; a line search counts as one trial."""
-    shapes, update = round_shapes(env, algorithm), update_of(algorithm)
-    whole = count_flops(lambda a, d: update(a, d)[0], shapes.algo, shapes.data)
-    part = count_flops(lambda a, d: critics(update(a, d)[0]), shapes.algo, shapes.data)
+    shapes = round_shapes(env, algorithm)
+    whole = count_flops(learning_of(algorithm), shapes.algo, shapes.data)
+    part = count_flops(learning_of(algorithm, critics), shapes.algo, shapes.data)
     return {"critics": part, "policies": whole - part, "update": whole}
 
 
 def measure_training(env: Env, algorithm: Algorithm, critics: Callable[[Any], Any], repeats: int) -> dict[str, Any]:
     """One seed's rounds, one after another, in turn with the rollout and the critics alone and a matrix product."""
-    run, collect, update = program(env, algorithm, 100), collector(env, algorithm), update_of(algorithm)
+    run, collect = program(env, algorithm, 100), collector(env, algorithm)
     shapes = round_shapes(env, algorithm)
     key = jax.eval_shape(lambda: jax.random.key(0))
     state = jax.jit(run.init)(jax.random.key(0))
     compiled = {
         "round": compile_(run.round, state, jax.ShapeDtypeStruct((), jnp.int32), donate=(0,)),
         "rollout": compile_(collect, shapes.algo, shapes.actors, key),
-        "critics": compile_(lambda a, d: critics(update(a, d)[0]), shapes.algo, shapes.data),
+        "critics": compile_(learning_of(algorithm, critics), shapes.algo, shapes.data),
     }
     live = {"state": state, "index": 0, "roll": None}
 
@@ -170,5 +177,6 @@ def sample_data(env: Env, algorithm: Algorithm) -> Round:
     roll = jax.jit(collector(env, algorithm))(state.algo, state.actors, jax.random.key(1))[1]
     replay = state.replay
     if replay is not None:
-        replay = jax.jit(replays.insert)(replay, replays.block_of(roll, algorithm.plan.remember), jnp.int32(0))
+        block = jax.jit(lambda roll: replays.block_of(noted(algorithm, roll), algorithm.plan.remember))(roll)
+        replay = jax.jit(replays.insert)(replay, block, jnp.int32(0))
     return Round(state.algo, state.actors, Data(roll, replay))

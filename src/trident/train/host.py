@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from trident import host
 from trident import replay as replays
-from trident.train.loop import Machine, RunState, learning, round_keys, strong
+from trident.train.loop import Machine, RunState, learning, noted, round_keys, strong
 from trident.train.settings import Setup
 from trident.train.warm_start import check_warm_start, warm_start_keys
 from trident.types import Algorithm, EnvSpec, HostEnv, HybridAction, Key, Metrics, Transition, View
@@ -30,7 +30,8 @@ def init_of(setup: Setup) -> Callable[[Key], RunState]:
         algo_key, _, run_key = jax.random.split(key, 3)
         replay = None
         if algorithm.plan.replay:
-            example = jax.eval_shape(lambda: replays.block_of(example_of(setup), algorithm.plan.remember))
+            roll = lambda: noted(algorithm, example_of(setup))  # noqa: E731
+            example = jax.eval_shape(lambda: replays.block_of(roll(), algorithm.plan.remember))
             replay = replays.create(example, algorithm.plan.replay)
         return strong(RunState(algorithm.init(algo_key), None, replay, run_key, jnp.bool_(False)))
 

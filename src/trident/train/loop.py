@@ -57,7 +57,8 @@ def program(env: Env, algorithm: Algorithm, total_rounds: int, shielded: bool = 
         algo, actors = algorithm.init(algo_key), start(env, env_key, plan.envs)
         replay = None
         if plan.replay:
-            example = jax.eval_shape(lambda: replays.block_of(collect(algo, actors, key)[1], plan.remember))
+            roll = lambda: noted(algorithm, collect(algo, actors, key)[1])  # noqa: E731
+            example = jax.eval_shape(lambda: replays.block_of(roll(), plan.remember))
             replay = replays.create(example, plan.replay)
         return strong(RunState(algo, actors, replay, run_key, jnp.bool_(False)))
 
@@ -79,13 +80,18 @@ def round_keys(state: RunState, index: Any) -> tuple[Key, Key]:
     return roll_key, update_key
 
 
+def noted(algorithm: Algorithm, rollout: Transition) -> Transition:
+    """A rollout with everything that its algorithm wants to know of it."""
+    return rollout._replace(extras=rollout.extras | algorithm.note(rollout))
+
+
 def learning(algorithm: Algorithm, total_rounds: int) -> Callable[..., tuple[RunState, Metrics]]:
     """The second half of a round, wherever its data came from: (state, actors, rollout, round index) -> state."""
     plan = algorithm.plan
 
     def learn(state: RunState, actors: Any, data: Transition, index: Any) -> tuple[RunState, Metrics]:
         _, update_key = round_keys(state, index)
-        replay = state.replay
+        replay, data = state.replay, noted(algorithm, data)
         if plan.replay:
             replay = replays.insert(replay, replays.block_of(data, plan.remember), index)
         fraction = jnp.minimum(index / max(total_rounds - 1, 1), 1.0)

@@ -140,12 +140,13 @@ def _fit(env: Any, roll: Any, discount: Any, act_key: Any, net_key: Any) -> tupl
     rows = jax.tree.map(lambda x: x.reshape(size, *x.shape[2:]), roll._replace(metrics={}, extras={}))
     choose = lambda k, m: random_action(k, spec.action, m)  # noqa: E731
     following = jax.vmap(choose)(jax.random.split(act_key, size), rows.next_mode_mask)
-    parts = closed_form.physics_parts(env.physics, 1 + spec.num_constraints, *pirc.both_ends(rows, following))
-    shaped = jax.tree.map(lambda x: x[:size].reshape(STEPS, ENVS, -1), parts)
+    closed = lambda state, action: closed_form.physics_parts(env.physics, 1 + spec.num_constraints, state, action)  # noqa: E731
+    before, after = closed(rows.state, rows.executed), closed(rows.next_state, following)
+    shaped = jax.tree.map(lambda x: x.reshape(STEPS, ENVS, -1), before)
     ended = roll.terminated | roll.truncated
     unit = closed_form.spread(roll.signals, ended, discount)
     fit = closed_form.fit_physics(closed_form.fit_sums(roll.signals, ended, shaped, discount), unit, discount)
-    batch = pirc.batch_of(rows, following, spec.action, parts, fit, discount)
+    batch = pirc.batch_of(rows, following, spec.action, before, after, fit, discount)
     critics, adam = pirc.init(net_key, batch.x.shape[-1], spec.num_constraints, (64, 64), (32,)), optax.adam(3e-3)
 
     def step(carry: Any, _: Any) -> Any:
