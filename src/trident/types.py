@@ -286,14 +286,14 @@ class Algorithm:
     """(state, view of one environment, key, deterministic) -> (action, extras)"""
     update: Callable[[AlgoState, Data, Key, Float[Array, ""]], tuple[AlgoState, Metrics]]
     """(state, data, key, fraction of the run that is over, in [0, 1]) -> (state, metrics)"""
-    note: Callable[[Transition], dict[str, Any]] = lambda rollout: {}
-    """rollout [T, E, ...] -> more extras, worked out once and kept with every transition (DataPlan.remember)"""
     prepare: Callable[[AlgoState, Transition, Key], tuple[AlgoState, Metrics]] | None = None
     """Optional safe start: fit the policy and critics to a scripted policy's rollout before the first round."""
     config: Any = field(default=None)
     sampled: bool = False
     """Evaluations draw from the policy instead of taking what it would most likely do. A policy that is best within
     limits is random in general, and its limits were kept while it drew."""
+    note: Callable[[Transition], dict[str, Any]] = lambda rollout: {}
+    """rollout [T, E, ...] -> more extras, worked out once and kept with every transition (DataPlan.remember)"""
 
 
 # --- small helpers on the contracts ---------------------------------------------------------------

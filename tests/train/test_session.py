@@ -155,6 +155,18 @@ def test_a_signal_lets_the_round_end_and_handlers_are_put_back(copy, number):
     assert signal.getsignal(number) is before
 
 
+def test_a_signal_while_compiling_stops_before_the_first_round_and_loses_nothing(whole, tmp_path):
+    class Early(Watch):
+        def begin(self, run: Any) -> None:
+            interrupt(signal.SIGINT)
+
+    watch = Early()
+    ended = session.train(setup(), tmp_path / "run", watch)
+    assert (ended.rounds, ended.stopped_by) == (0, signal.SIGINT)
+    assert watch.said == ["stopping before the first round (once more to quit at once)"]
+    assert bits(session.resume(tmp_path / "run").state) == bits(whole.state)
+
+
 def test_kill_9_until_done_ends_as_if_nothing_had_happened(whole, tmp_path):
     """Killed while writing the first payload, then while writing a later manifest; then left alone.
 

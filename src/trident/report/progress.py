@@ -69,6 +69,9 @@ def shown(run: dict[str, Any], record: Record) -> Iterator[tuple[str, float, flo
             yield name.removeprefix("cost/"), float(finite.mean()) if finite.size else np.nan, limits.get(name)
 
 
+COMPILING = "compiling (a minute or two the first time, cached afterwards; Ctrl-C is heard when it is done) ..."
+
+
 class PlainProgress:
     """One line at the first and last round and every few seconds between."""
 
@@ -81,7 +84,7 @@ class PlainProgress:
     def begin(self, run: dict[str, Any]) -> None:
         self._run = run
         self.say(plan_line(run))
-        self.say("compiling (up to a minute the first time, cached afterwards) ...")
+        self.say(COMPILING)
 
     def resume_at(self, last: Record) -> None:
         self._started, self._first_round = time.monotonic(), last["round"]
@@ -124,7 +127,7 @@ class LiveProgress:
         self._run = run
         self._console.print(plan_line(run), highlight=False, soft_wrap=True)
         self._live.start()
-        self._live.update(Text("compiling (up to a minute the first time, cached afterwards) ...", style="dim"))
+        self._live.update(Text(COMPILING, style="dim"))
 
     def resume_at(self, last: Record) -> None:
         self._task = self._bar.add_task("", total=self._run["rounds"], completed=last["round"])

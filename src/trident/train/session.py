@@ -252,6 +252,8 @@ def _begin(setup: Setup, out: Path, machine: Machine, progress: Progress, fresh:
                 f"{path} ends at round {last['round']}, before the checkpoint of round {found.round}: put it back"
             )
         return found.tree, last, found.round
+    if setup.settings.warm_start is not None:
+        progress.say(f"safe start: imitating {setup.settings.warm_start} (compiles a program of its own) ...")
     state, measured = machine.init(seed_keys(setup))
     if measured:
         sound = jax.device_get(jax.vmap(is_finite)(state.algo))
@@ -282,6 +284,7 @@ def _rounds(
     _stop_if_all_diverged(journal, last)
     began = time.monotonic() - last["seconds"]
     progress.resume_at(last)
+    stop.begun = True
     while last["round"] < setup.rounds and stop.signal is None:
         state, metrics = machine.round(state, last["round"])
         metrics = jax.device_get(metrics)
@@ -321,12 +324,15 @@ def _stop_if_all_diverged(journal: _Journal, record: Record) -> None:
 @dataclass
 class _Stop:
     signal: int | None = None
+    begun: bool = False
+    """Whether rounds are being played yet."""
 
 
 @contextmanager
 def _signals(progress: Progress) -> Iterator[_Stop]:
     """The first Ctrl-C (or SIGTERM) asks the run to stop after its round; the second one ends it at once."""
     stop = _Stop()
+    when = lambda: "stopping after this round" if stop.begun else "stopping before the first round"  # noqa: E731
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
@@ -335,7 +341,7 @@ def _signals(progress: Progress) -> Iterator[_Stop]:
     def ask(number: int, _: Any) -> None:
         stop.signal = number
         signal.signal(number, signal.SIG_DFL)
-        progress.say("stopping after this round (once more to quit at once)")
+        progress.say(f"{when()} (once more to quit at once)")
 
     for s in old:
         signal.signal(s, ask)
