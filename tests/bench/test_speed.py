@@ -42,8 +42,8 @@ def test_record_becomes_a_page(rounds, monkeypatch):
     seconds = {"gs": 1.0, "stgc": 1.1, "exact": 1.2, "exact, no physics": 1.15, "rollout": 1.0}
     flops = {"gs": 10.0, "stgc": 12.0, "exact": 15.0, "exact, no physics": 15.0}
     paper = "exact, the paper's networks"
-    seconds |= {paper: 4.05, f"{paper}, no physics": 4.0}
-    flops |= {paper: 50.0, f"{paper}, no physics": 50.0}
+    seconds |= {paper: 4.5, f"{paper}, no physics": 4.0, f"{paper} and physics": 4.05}
+    flops |= {paper: 50.0, f"{paper}, no physics": 50.0, f"{paper} and physics": 50.0}
     costs = {"size": "tiny", "seconds": seconds, "flops": flops, "overhead": overheads(seconds, flops)}
     monkeypatch.setattr(speed, "measure_training", lambda *_: rounds)
     monkeypatch.setattr(speed, "measure_overheads", lambda *_: costs)
@@ -66,7 +66,8 @@ def test_record_becomes_a_page(rounds, monkeypatch):
         "env: JAX over NumPy, one at a time": True,
         "STGC over Gumbel-Softmax, share of a round": True,
         "physics, share of a round": False,
-        "the same, the paper's networks": True,
+        "the same, the paper's networks": False,
+        "the same, the paper's physics too": True,
     }
     assert costs["overhead"]["stgc over gs"] == pytest.approx({"of_round": 0.05, "of_update": 0.1, "of_flops": 0.2})
     text = page.page(record)

@@ -20,6 +20,7 @@ import trident
 from trident import critics as pirc
 from trident.bench.flops import count_flops, fit_growth
 from trident.bench.growth import by_agents
+from trident.bench.overheads import PRINTED_PHYSICS
 from trident.envs.uav_mec import UavMec
 from trident.envs.uav_mec_config import UavMecConfig
 from trident.maths.discrete_gradient import relaxations
@@ -170,13 +171,13 @@ def _judge_reference(data: Data) -> Evidence:
 
 
 def _judge_overheads(data: Data) -> Evidence:
-    if not data["overheads"]:
+    of = {k: exact(v["of_round"]) for k, v in (data["overheads"] or {"overhead": {}})["overhead"].items()}
+    if PRINTED_PHYSICS not in of:
         return Evidence((), (), "no record of `trident bench speed --only overheads` yet")
-    of = {k: exact(v["of_round"]) for k, v in data["overheads"]["overhead"].items()}
     return Evidence(
         (
             Check("STGC, share of a round", of["stgc over gs"], -0.05, 0.18),
-            Check("physics, share of a round", of["physics"], -0.05, 0.02),
+            Check("printed physics beside printed networks, share of a round", of[PRINTED_PHYSICS], -0.05, 0.02),
         )
     )
 
