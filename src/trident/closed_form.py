@@ -79,9 +79,8 @@ def physics_parts(
         state, action = rows
         successor = jax.vmap(physics.predict)(state, action)
         now = jax.vmap(physics.signals)(state, action)
-        return Parts(
-            now, _carried_on(physics, successor), _carried_on(physics, state) if here else 0.0 * now, successor
-        )
+        stays = _carried_on(physics, state) if here else jnp.zeros_like(now)
+        return Parts(now, _carried_on(physics, successor), stays, successor)
 
     return in_chunks(some, (state, action))
 
