@@ -155,7 +155,7 @@ def test_a_signal_lets_the_round_end_and_handlers_are_put_back(copy, number):
     assert signal.getsignal(number) is before
 
 
-def test_a_signal_while_compiling_stops_before_the_first_round_and_loses_nothing(whole, tmp_path):
+def test_a_signal_while_compiling_stops_before_any_round_and_loses_nothing(whole, tmp_path):
     class Early(Watch):
         def begin(self, run: Any) -> None:
             interrupt(signal.SIGINT)
@@ -163,7 +163,7 @@ def test_a_signal_while_compiling_stops_before_the_first_round_and_loses_nothing
     watch = Early()
     ended = session.train(setup(), tmp_path / "run", watch)
     assert (ended.rounds, ended.stopped_by) == (0, signal.SIGINT)
-    assert watch.said == ["stopping before the first round (once more to quit at once)"]
+    assert watch.said == ["stopping before the next round (once more to quit at once)"]
     assert bits(session.resume(tmp_path / "run").state) == bits(whole.state)
 
 

@@ -332,7 +332,6 @@ class _Stop:
 def _signals(progress: Progress) -> Iterator[_Stop]:
     """The first Ctrl-C (or SIGTERM) asks the run to stop after its round; the second one ends it at once."""
     stop = _Stop()
-    when = lambda: "stopping after this round" if stop.begun else "stopping before the first round"  # noqa: E731
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
@@ -341,7 +340,8 @@ def _signals(progress: Progress) -> Iterator[_Stop]:
     def ask(number: int, _: Any) -> None:
         stop.signal = number
         signal.signal(number, signal.SIG_DFL)
-        progress.say(f"{when()} (once more to quit at once)")
+        when = "after this round" if stop.begun else "before the next round"
+        progress.say(f"stopping {when} (once more to quit at once)")
 
     for s in old:
         signal.signal(s, ask)
