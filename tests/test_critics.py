@@ -22,7 +22,6 @@ def gammas(num_signals):
 
 
 RNG = np.random.default_rng(0)
-NOWHERE = np.zeros((T, E, 0), np.float32)
 
 
 @jax.jit
@@ -69,7 +68,7 @@ def test_parts_of_the_closed_form_are_those_of_the_page(batch):
     signals = lambda s, m, x: np.stack([s[:, 0] * x, s[:, 1] + m], axis=-1)  # noqa: E731
     successor = state + np.stack([x[:, 0, 0], 3.0 * mode[:, 0]], axis=-1)
     carried_on = lambda s: signals(s, s[:, 0] > 0, s[:, 1])  # noqa: E731
-    by_hand = Parts(signals(state, mode[:, 0], x[:, 0, 0]), carried_on(successor), carried_on(state), successor)
+    by_hand = Parts(signals(state, mode[:, 0], x[:, 0, 0]), carried_on(successor), carried_on(state))
     for got, expected in ((parts, by_hand), (few, by_hand._replace(here=np.zeros_like(by_hand.here)))):
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), got, expected)
 
@@ -92,7 +91,7 @@ def test_the_slope_of_later_is_that_of_a_linear_system():
     assert weight[2] == 1.0
     # data that would have it otherwise: every future step is `later`, and that does not change within an episode
     later = jnp.broadcast_to(jnp.asarray(RNG.normal(size=(1, E, 3)), jnp.float32), (T, E, 3))
-    sums = closed_form.fit_sums(later, jnp.zeros((T, E), bool), Parts(later, later, later, NOWHERE), gammas(3), lasting)
+    sums = closed_form.fit_sums(later, jnp.zeros((T, E), bool), Parts(later, later, later), gammas(3), lasting)
     fit = closed_form.fit_physics(sums, jnp.ones(3), gammas(3))
     np.testing.assert_allclose(fit.later[0], weight[0])
     np.testing.assert_allclose(fit.later + fit.here, 1.0, atol=0.02)  # the level is right none the less
@@ -113,11 +112,11 @@ def test_fit_recovers_the_weights_it_was_made_from():
     later, here = (np.broadcast_to(RNG.normal(size=(1, E, 2)), (T, E, 2)).astype(np.float32) for _ in range(2))
     now = (k * later + h * here + level).astype(np.float32)
     ended = np.zeros((T, E), bool)
-    fit = fit_physics(now, ended, Parts(now, later, here, NOWHERE))
+    fit = fit_physics(now, ended, Parts(now, later, here))
     np.testing.assert_allclose(fit.later, k, rtol=5e-3)
     np.testing.assert_allclose(fit.here, h, rtol=5e-3)
     np.testing.assert_allclose(fit.level, level, rtol=2e-2, atol=2e-3)
-    r2 = jax.jit(closed_form.r2_phys)(fit, now, ended, Parts(now, later, here, NOWHERE), gammas(2))
+    r2 = jax.jit(closed_form.r2_phys)(fit, now, ended, Parts(now, later, here), gammas(2))
     np.testing.assert_allclose(r2, 1.0, atol=1e-3)
 
 
@@ -125,7 +124,7 @@ def test_weights_stay_between_nothing_and_all():
     """Returns that fall as `later` rises, and rise twice as fast as `here`."""
     later, here = (np.broadcast_to(RNG.normal(size=(1, E, 1)), (T, E, 1)).astype(np.float32) for _ in range(2))
     now = (-later + 2.0 * here).astype(np.float32)
-    fit = fit_physics(now, np.zeros((T, E), bool), Parts(now, later, here, NOWHERE))
+    fit = fit_physics(now, np.zeros((T, E), bool), Parts(now, later, here))
     assert fit.later[0] == 0.0
     assert fit.here[0] == 1.0
 
@@ -136,7 +135,7 @@ def test_what_one_action_gains_is_told_from_what_the_place_is_worth():
     here = np.broadcast_to(x, (T, 64, 1)).astype(np.float32)
     later = (x + d).astype(np.float32)
     signals = np.concatenate([here[:1], later[:-1]]).astype(np.float32)
-    fit = fit_physics(signals, np.zeros((T, 64), bool), Parts(signals, later, here, NOWHERE))
+    fit = fit_physics(signals, np.zeros((T, 64), bool), Parts(signals, later, here))
     assert fit.here[0] > 0.7
     assert fit.later[0] < 0.3
 
@@ -144,7 +143,7 @@ def test_what_one_action_gains_is_told_from_what_the_place_is_worth():
 def test_without_physics_only_the_level_is_fitted():
     signals = (3.0 + 0.01 * RNG.normal(size=(T, E, 1))).astype(np.float32)
     zero = np.zeros_like(signals)
-    fit = fit_physics(signals, np.zeros((T, E), bool), Parts(zero, zero, zero, NOWHERE))
+    fit = fit_physics(signals, np.zeros((T, E), bool), Parts(zero, zero, zero))
     assert fit.later[0] == 0.0
     assert fit.here[0] == 0.0
     assert 2.5 < fit.level[0] < 4.5  # the mean signal, up to the step that `now` would have explained
@@ -211,7 +210,6 @@ def test_a_closed_form_of_one_step_says_nothing_of_what_follows():
     np.testing.assert_allclose(parts.now, by_hand, rtol=1e-6)
     assert not parts.later.any()
     assert not parts.here.any()
-    assert parts.successor.shape == (6, 0)
     assert not closed_form.here_of(physics, 2, state).any()
     assert not closed_form.lasting_sums(physics, 2, state, action).any()
 

@@ -34,7 +34,7 @@ def make_scene(key):
 def make_world(key, physics):
     sizes = (SPEC.num_agents, SPEC.obs_dim, (8,), SPEC.action.num_modes, SPEC.action.num_params, -0.5)
     actors = jax.tree.map(lambda x: 3.0 * x, nets.actors_init(key, *sizes))
-    size = pirc.input_size(SPEC, physics)
+    size = pirc.input_size(SPEC)
     nets_ = jax.tree.map(lambda x: 3.0 * x, pirc.init(key, size, SPEC.num_constraints, (16,), (8,)))
     fit = closed_form.PhysicsFit(
         jnp.array([0.5, 0.3, 0.7]), jnp.array([0.4, 0.2, 0.1]), jnp.array([0.1, 0.2, 0.3]), jnp.array([2.0, 1.0, 0.5])
@@ -89,7 +89,7 @@ def test_exact_surrogate_equals_enumeration_over_modes():
             mine = act_with_noise(SPEC.action, dist, forced)
             action = mine.action
             parts = closed_form.physics_parts(ENV.physics, J, scene.state, action, here=False)
-            x = pirc.critic_input(scene.state, scene.obs, pirc.encode_action(SPEC.action, *action), parts.successor)
+            x = pirc.critic_input(scene.state, scene.obs, pirc.encode_action(SPEC.action, *action))
             q = closed_form.q_phys(fit, parts, DISCOUNT) + fit.unit * pirc.residual(nets_, x)
             total += probs[:, mode, None] * q
         return total

@@ -50,7 +50,6 @@ class Parts(NamedTuple):
     now: Float[Array, "*batch J"]
     later: Float[Array, "*batch J"]
     here: Float[Array, "*batch J"]
-    successor: Float[Array, "*batch Z"]  # s' = predict(s, a); of no width without physics, or of one step
 
 
 class FitSums(NamedTuple):
@@ -66,21 +65,20 @@ def physics_parts(
 ) -> Parts:
     """Of B states and joint actions; zeros without physics. `here` is the same for every action, so whoever compares
     actions may leave it out (it is zero then)."""
-    zeros, nowhere = jnp.zeros((state.shape[0], num_signals)), state[:, :0]
+    zeros = jnp.zeros((state.shape[0], num_signals))
     if physics is None:
-        return Parts(zeros, zeros, zeros, nowhere)
+        return Parts(zeros, zeros, zeros)
     if isinstance(physics, OneStep):
         now = in_chunks(lambda rows: jax.vmap(physics.signals)(*rows), (state, action))
-        return Parts(now, zeros, zeros, nowhere)
+        return Parts(now, zeros, zeros)
 
     def some(rows: tuple[Array, HybridAction]) -> Parts:
         # Three calls instead of one on concatenated rows: what they have in common (who serves whom here, say) is
         # found once, and no operation must ask of every number which of the parts it comes from.
         state, action = rows
-        successor = jax.vmap(physics.predict)(state, action)
         now = jax.vmap(physics.signals)(state, action)
-        stays = _carried_on(physics, state) if here else jnp.zeros_like(now)
-        return Parts(now, _carried_on(physics, successor), stays, successor)
+        later = _carried_on(physics, jax.vmap(physics.predict)(state, action))
+        return Parts(now, later, _carried_on(physics, state) if here else jnp.zeros_like(now))
 
     return in_chunks(some, (state, action))
 

@@ -25,7 +25,6 @@ from trident import replay as replays
 from trident.closed_form import (
     Discount,
     FitSums,
-    OneStep,
     Parts,
     PhysicsFit,
     fit_physics,
@@ -40,7 +39,7 @@ from trident.closed_form import (
 from trident.maths.returns import explained_variance
 from trident.nets import act, mlp_apply, mlp_init
 from trident.recipe import Task
-from trident.types import ActionSpec, Data, EnvSpec, HybridAction, Metrics, Physics, Transition, encode_params
+from trident.types import ActionSpec, Data, EnvSpec, HybridAction, Metrics, Transition, encode_params
 
 
 class Critics(NamedTuple):
@@ -84,22 +83,18 @@ def encode_action(
     return jnp.concatenate([jax.nn.one_hot(mode, spec.num_modes), encode_params(spec, mode, params)], axis=-1)
 
 
-def input_size(spec: EnvSpec, physics: Physics | None) -> int:
+def input_size(spec: EnvSpec) -> int:
     per_agent = spec.obs_dim + spec.action.num_modes + spec.action.num_params
-    leads_on = physics is not None and not isinstance(physics, OneStep)
-    return spec.state_dim * (2 if leads_on else 1) + spec.num_agents * per_agent
+    return spec.state_dim + spec.num_agents * per_agent
 
 
 def critic_input(
     state: Float[Array, "*batch S"],
     obs: Float[Array, "*batch N O"],
     encoded: Float[Array, "*batch N A"],
-    successor: Float[Array, "*batch Z"] | None = None,
 ) -> Float[Array, "*batch X"]:
-    """Central critics see the global state, what every agent sees, what every agent does, and (with physics) where that
-    leads."""
-    flat = [state, obs.reshape(*obs.shape[:-2], -1), encoded.reshape(*encoded.shape[:-2], -1)]
-    return jnp.concatenate(flat if successor is None else [*flat, successor], axis=-1)
+    """Central critics see the global state, what every agent sees and what every agent does."""
+    return jnp.concatenate([state, obs.reshape(*obs.shape[:-2], -1), encoded.reshape(*encoded.shape[:-2], -1)], axis=-1)
 
 
 # --- learning -------------------------------------------------------------------------------------
@@ -162,10 +157,10 @@ def batch_of(
     """Everything of a TD minibatch that does not depend on the networks, for any number of rows [B, ...] at once, given
     the closed form of what was done and of what is done next."""
     return CriticBatch(
-        x=critic_input(rows.state, rows.obs, encode_action(spec, *rows.executed), before.successor),
+        x=critic_input(rows.state, rows.obs, encode_action(spec, *rows.executed)),
         q_phys=q_phys(fit, before, discount),
         signals=rows.signals,
-        next_x=critic_input(rows.next_state, rows.next_obs, encode_action(spec, *next_action), after.successor),
+        next_x=critic_input(rows.next_state, rows.next_obs, encode_action(spec, *next_action)),
         next_q_phys=q_phys(fit, after, discount),
         terminated=rows.terminated,
     )
@@ -181,8 +176,7 @@ class CriticState(NamedTuple):
 
 def start(task: Task, key: Any) -> CriticState:
     config, ones = task.config, jnp.ones(task.num_signals)
-    size = input_size(task.spec, task.closed_form)
-    critics = init(key, size, task.spec.num_constraints, config.critic_hidden, config.cost_hidden)
+    critics = init(key, input_size(task.spec), task.spec.num_constraints, config.critic_hidden, config.cost_hidden)
     fit = PhysicsFit(0.0 * ones, 0.0 * ones, 0.0 * ones, ones)
     sums = FitSums(jnp.zeros((ones.size, 3, 3)), jnp.zeros((ones.size, 3)), jnp.zeros((ones.size, 2)))
     return CriticState(critics, critics, optax.adam(config.critic_lr).init(critics), fit, sums)

@@ -333,7 +333,7 @@ class AgentUpdate(NamedTuple):
 def _values(task: Task, critic: CriticState, place: Any, view: Any, action: Any) -> Float[Array, "B J"]:
     """Q of an action."""
     parts = closed_form.physics_parts(task.closed_form, task.num_signals, place, action)
-    x = pirc.critic_input(place, view.obs, pirc.encode_action(task.spec.action, *action), parts.successor)
+    x = pirc.critic_input(place, view.obs, pirc.encode_action(task.spec.action, *action))
     return closed_form.q_phys(critic.fit, parts, task.discounts) + critic.fit.unit * pirc.residual(critic.critics, x)
 
 

@@ -128,44 +128,41 @@ def through_critics(
 ) -> CriticView:
     """Value (and slope) of agent i's choice, everyone else acting as in `joint`.
 
-    The residual networks read the relaxed mode, and the parameters and the predicted successor mixed accordingly; the
-    closed form is evaluated at every mode and mixed linearly. Only what agent i can change differs between relaxations
-    and candidates, so the first layers' sums over all other inputs are formed once; the slope costs one backward pass
-    of each network.
+    The residual networks read the relaxed mode, and the parameters mixed accordingly; the closed form is evaluated at
+    every mode and mixed linearly. Only agent i's action differs between relaxations and candidates, so the first
+    layers' sums over all other inputs are formed once; the slope costs one backward pass of each network.
     """
     phys = lambda unit: _physics_of_modes(  # noqa: E731
         physics, fit, spec, discount, scene.state, joint.action, agent, unit, num_signals
     )
     stack = _slots(critics, scene, joint, agent)
 
-    def my_input(choice: Choice, successor: Array) -> Array:
-        mixed = jnp.einsum("brm,bmp->brp", choice.sample, jnp.concatenate([choice.unit, successor], axis=-1))
-        return jnp.concatenate([choice.sample, mixed], axis=-1)  # [B, R, A + S]
+    def my_input(choice: Choice) -> Array:
+        mixed = jnp.einsum("brm,bmp->brp", choice.sample, choice.unit)
+        return jnp.concatenate([choice.sample, mixed], axis=-1)  # [B, R, A]
 
     def total(choice: Choice, learned: Array, closed: Array) -> Array:
         mixed = learned + jnp.einsum("brm,bmj->brj", choice.sample, closed)
         return jnp.einsum("br,brj->bj", choice.weight, mixed)
 
     def value(choice: Choice) -> Array:
-        closed, successor = phys(choice.unit)
-        mine = my_input(choice, successor)
+        mine = my_input(choice)
         learned = jnp.concatenate([jax.vmap(_slot_value, in_axes=(0, None))(slot, mine) for slot in stack])
-        return total(choice, jnp.moveaxis(learned, 0, -1) * fit.unit, closed)
+        return total(choice, jnp.moveaxis(learned, 0, -1) * fit.unit, phys(choice.unit))
 
     def slope(choice: Choice) -> tuple[Array, Choice]:
-        (closed, successor), (d_closed, d_successor) = _physics_slopes(phys, choice.unit)
-        mine, back = jax.vjp(my_input, choice, successor)
+        closed, d_closed = _physics_slopes(phys, choice.unit)
+        mine, back = jax.vjp(my_input, choice)
         values, slopes = zip(*(jax.vmap(_slot_slope, in_axes=(0, None))(slot, mine) for slot in stack), strict=True)
         learned = jnp.moveaxis(jnp.concatenate(values), 0, -1) * fit.unit
-        dq = jnp.concatenate(slopes) * fit.unit[:, None, None, None]  # [J, B, R, A + S]
+        dq = jnp.concatenate(slopes) * fit.unit[:, None, None, None]  # [J, B, R, A]
         out, pull = jax.vjp(total, choice, learned, closed)
 
         def of_signal(j: Array) -> Choice:
             direct, to_learned, to_closed = pull(jnp.zeros_like(out).at[:, j].set(1.0))
-            via_networks, to_successor = back(to_learned[..., j, None] * dq[j])
+            (via_networks,) = back(to_learned[..., j, None] * dq[j])
             summed = jax.tree.map(jnp.add, direct, via_networks)
             via_physics = jnp.einsum("bmj,pbmj->bmp", to_closed, d_closed)
-            via_physics += jnp.einsum("bms,pbms->bmp", to_successor, d_successor)
             return summed._replace(unit=summed.unit + via_physics)
 
         return out, jax.vmap(of_signal)(jnp.arange(num_signals))
@@ -174,24 +171,23 @@ def through_critics(
 
 
 class Slot(NamedTuple):
-    """One network as a function of what agent i can change: its own action, and where the joint action leads."""
+    """One network as a function of agent i's action."""
 
     net: Any
     rest: Float[Array, "*stack B H"]  # the first layer's sum over everything else
-    weight: Float[Array, "*stack A H"]  # the first layer's rows of agent i and of the successor
+    weight: Float[Array, "*stack A H"]  # the first layer's rows of agent i's action
 
 
 def _slots(critics: Critics, scene: Scene, joint: Joint, agent: Int[Array, ""]) -> list[Slot]:
     """The reward's network and the costs', each as a stack."""
     agents, width = joint.encoded.shape[-2:]
     rest = critic_input(scene.state, scene.obs, joint.encoded.at[:, agent].set(0.0))
-    others = rest.shape[-1]  # where the successor begins
-    offset = others - agents * width + agent * width
+    offset = rest.shape[-1] - agents * width + agent * width
 
     def slot(net: Any) -> Slot:
         first = net[0]
         mine = jax.lax.dynamic_slice_in_dim(first["w"], offset, width, axis=0)
-        return Slot(net, rest @ first["w"][:others] + first["b"], jnp.concatenate([mine, first["w"][others:]]))
+        return Slot(net, rest @ first["w"] + first["b"], mine)
 
     one = jax.tree.map(lambda w: w[None], critics.reward)
     return [jax.vmap(slot)(stack) for stack in (one, critics.cost) if stack is not None]
@@ -215,13 +211,12 @@ def _slot_slope(slot: Slot, mine: Float[Array, "B R A"]) -> tuple[Float[Array, "
 def _physics_of_modes(
     physics: Physics | None, fit: PhysicsFit, spec: ActionSpec, discount: Float[Array, "J"],
     state: Array, action: HybridAction, agent: Any, unit: Array, num_signals: int,
-) -> tuple[Array, Array]:  # fmt: skip
-    """Every mode of agent i with that mode's parameters: Q_phys up to what no action changes, [B, M, J], and the
-    successor, [B, M, S]."""
+) -> Float[Array, "B M J"]:  # fmt: skip
+    """Every mode of agent i with that mode's parameters: Q_phys up to what no action changes."""
     batch, modes, _ = unit.shape
     if physics is None:
         level = discount / (1.0 - discount) * fit.level
-        return jnp.broadcast_to(level, (batch, modes, num_signals)), jnp.zeros((batch, modes, 0))
+        return jnp.broadcast_to(level, (batch, modes, num_signals))
     wide = lambda x: jnp.repeat(x, modes, axis=0)  # noqa: E731
     mode = wide(action.mode).at[:, agent].set(jnp.tile(jnp.arange(modes), batch))
     mine = decode_params(
@@ -230,18 +225,18 @@ def _physics_of_modes(
     mine = jax.lax.dynamic_index_in_dim(mine, agent, axis=1, keepdims=False)
     changed = HybridAction(mode, wide(action.params).at[:, agent].set(mine))
     parts = physics_parts(physics, num_signals, wide(state), changed, here=False)
-    return q_phys(fit, parts, discount).reshape(batch, modes, -1), parts.successor.reshape(batch, modes, -1)
+    return q_phys(fit, parts, discount).reshape(batch, modes, -1)
 
 
-def _physics_slopes(phys: Any, unit: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    """Q_phys and successor, and their derivatives in the parameters as a first axis: one forward derivative per
-    parameter, since rows are independent; the values are computed along with them."""
+def _physics_slopes(phys: Any, unit: Float[Array, "B M P"]) -> tuple[Float[Array, "B M J"], Float[Array, "P B M J"]]:
+    """Q_phys, and its derivatives in the parameters: one forward derivative per parameter, since rows are independent;
+    the values are computed along with them."""
 
     def along(p: Array) -> Any:
         tangent = jnp.zeros_like(unit).at[..., p].set(1.0)
         return jax.jvp(phys, (unit,), (tangent,))
 
     if unit.shape[-1] == 0:
-        out = phys(unit)
-        return out, jax.tree.map(lambda x: jnp.zeros((0, *x.shape)), out)
+        closed = phys(unit)
+        return closed, jnp.zeros((0, *closed.shape))
     return jax.vmap(along, out_axes=(None, 0))(jnp.arange(unit.shape[-1]))

@@ -386,8 +386,10 @@ def test_critics_know_the_closed_form_of_both_ends_and_fit_it_to_the_rollout():
     assert not np.allclose(value(before), value(after))
     np.testing.assert_allclose(batch.q_phys, value(before), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(batch.next_q_phys, value(after), rtol=1e-5, atol=1e-6)
-    for x, end in ((batch.x, before), (batch.next_x, after)):
-        np.testing.assert_allclose(x[:, x.shape[1] - end.successor.shape[1] :], end.successor, rtol=1e-5, atol=1e-6)
+    for x, place, action in ((batch.x, rows.state, rows.executed), (batch.next_x, rows.next_state, following)):
+        encoded = pirc.encode_action(env.spec.action, *action).reshape(len(x), -1)
+        np.testing.assert_allclose(x[:, : env.spec.state_dim], place)
+        np.testing.assert_allclose(x[:, x.shape[1] - encoded.shape[1] :], encoded)
 
     state = trident.make(task.config, env.spec, env.physics).init(jax.random.key(0))
     data = known_data(task, roll)
@@ -449,13 +451,10 @@ def test_td_reads_the_closed_form_of_what_was_done_and_of_what_is_done_next(monk
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
-def test_printed_critics_read_no_successor_and_know_no_costs():
+def test_printed_critics_know_no_costs():
     env = PROBES["probe-constrained-modes"]()
     config = replace(SMALL, horizon="one-step", cost_physics=False)
     task, whole = Task(config, env.spec, env.physics), Task(SMALL, env.spec, env.physics)
-    width = lambda config: trident.make(config, env.spec, env.physics).init(jax.random.key(0)).critic  # noqa: E731
-    sizes = [width(c).critics.reward[0]["w"].shape[0] for c in (config, replace(SMALL, physics="none"), SMALL)]
-    assert sizes[0] == sizes[1] == sizes[2] - env.spec.state_dim
     _, roll = play_random("probe-constrained-modes")
     now, of_whole = (pirc.note(t, roll)[pirc.KNOWN].parts.now for t in (task, whole))
     np.testing.assert_allclose(now[..., 0], of_whole[..., 0], rtol=1e-6)

@@ -57,7 +57,7 @@ def of_trident(config, env, state, rows):
     task = Task(config, env.spec, env.physics)
     parts = closed_form.physics_parts(task.closed_form, task.num_signals, rows.state, rows.executed)
     encoded = pirc.encode_action(env.spec.action, *rows.executed)
-    x = pirc.critic_input(rows.state, rows.obs, encoded, parts.successor)
+    x = pirc.critic_input(rows.state, rows.obs, encoded)
     fit = state.critic.fit
     return closed_form.q_phys(fit, parts, task.discounts) + fit.unit * pirc.residual(state.critic.critics, x)
 

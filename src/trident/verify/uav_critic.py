@@ -144,7 +144,7 @@ def _view(
     size = int(np.prod(lead))
     state, obs, action = jax.tree.map(lambda x: x.reshape(size, *x.shape[len(lead) :]), (state, obs, action))
     parts = closed_form.physics_parts(physics, 1 + env.spec.num_constraints, state, action)
-    x = pirc.critic_input(state, obs, pirc.encode_action(env.spec.action, *action), parts.successor)
+    x = pirc.critic_input(state, obs, pirc.encode_action(env.spec.action, *action))
     reward = parts._replace(now=parts.now[:, :1], later=parts.later[:, :1], here=parts.here[:, :1])
     return jax.tree.map(lambda y: y.reshape(*lead, y.shape[-1]), (x, reward))
 
