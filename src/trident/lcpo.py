@@ -330,9 +330,12 @@ class AgentUpdate(NamedTuple):
         return there - theta, gain
 
 
-def _values(task: Task, critic: CriticState, place: Any, view: Any, action: Any) -> Float[Array, "B J"]:
-    """Q of an action."""
-    parts = closed_form.physics_parts(task.closed_form, task.num_signals, place, action)
+def _values(
+    task: Task, critic: CriticState, place: Any, view: Any, here: Float[Array, "B J"], action: Any
+) -> Float[Array, "B J"]:
+    """Q of an action; `here` is what no action changes of the closed form, and is known of every transition."""
+    parts = closed_form.physics_parts(task.closed_form, task.num_signals, place, action, here=False)
+    parts = parts._replace(here=here)
     x = pirc.critic_input(place, view.obs, pirc.encode_action(task.spec.action, *action))
     return closed_form.q_phys(critic.fit, parts, task.discounts) + critic.fit.unit * pirc.residual(critic.critics, x)
 
@@ -344,8 +347,9 @@ def _likely(task: Task, actors: Any, view: Any) -> Any:
 
 def _believed_costs(task: Task, actors: Any, critic: CriticState, roll: Transition) -> Float[Array, "K"]:
     """(1 - gamma) V_c(s0), over the states in which episodes begin (over all, if none does in this round)."""
-    place, view = jax.tree.map(lambda x: x.reshape(roll.reward.size, *x.shape[2:]), (roll.state, roll.view))
-    values = _values(task, critic, place, view, _likely(task, actors, view))
+    start = (roll.state, roll.view, roll.extras[pirc.KNOWN].parts.here)
+    place, view, here = jax.tree.map(lambda x: x.reshape(roll.reward.size, *x.shape[2:]), start)
+    values = _values(task, critic, place, view, here, _likely(task, actors, view))
     cost = ((1.0 - task.discounts) * values)[:, 1:]
     first = jnp.concatenate([jnp.zeros_like(roll.terminated[:1]), (roll.terminated | roll.truncated)[:-1]]).reshape(-1)
     weight = jnp.where(first.any(), first, True)
@@ -361,9 +365,11 @@ def _taken(task: Task, actors: Any, critic: CriticState, roll: Transition) -> tu
     roll = pirc.shaped(task, roll)
     flat = lambda x: x.reshape(roll.reward.size, *x.shape[2:])  # noqa: E731
 
-    before, after = (roll.state, roll.view), (roll.next_state, roll.next_view)  # through one compiled body
-    ends = jax.tree.map(lambda a, b: jnp.stack([flat(a), flat(b)]), before, after)
-    value = lambda end: _values(task, critic, end[0], end[1], _likely(task, actors, end[1]))[:, 0]  # noqa: E731
+    known = roll.extras[pirc.KNOWN]
+    before = (roll.state, roll.view, known.parts.here)
+    after = (roll.next_state, roll.next_view, known.next_here)
+    ends = jax.tree.map(lambda a, b: jnp.stack([flat(a), flat(b)]), before, after)  # through one compiled body
+    value = lambda end: _values(task, critic, *end, _likely(task, actors, end[1]))[:, 0]  # noqa: E731
     values = jax.lax.map(value, ends)
     now, then = values.reshape(2, *roll.reward.shape)
     ended = roll.terminated | roll.truncated
@@ -374,8 +380,7 @@ def _taken(task: Task, actors: Any, critic: CriticState, roll: Transition) -> tu
     taken = Taken(obs, mask, alive, mode, raw, log_prob, advantage.reshape(-1), leaning(task.reflex, obs))
     if task.source != "weighed":
         return taken, 1.0
-    place, view, action = jax.tree.map(flat, (*before, roll.executed))
-    done = _values(task, critic, place, view, action)[:, 0]
+    done = _values(task, critic, *jax.tree.map(flat, (*before, roll.executed)))[:, 0]
     return taken, agreement(done - values[0], taken.advantage)
 
 

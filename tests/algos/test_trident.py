@@ -1,6 +1,7 @@
 """TRIDENT's own pieces: annealing, budgets, the measured contraction, safe start; and the probes it must solve."""
 
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -321,7 +322,7 @@ def test_a_policy_is_judged_as_it_acted_around_its_reflex():
     @jax.jit
     def look(key):
         scene = _scene(task, Data(roll, Replay(block, jnp.int32(block.reward.size))), 0, key)
-        taken, _ = _taken(task, actors, state.critic, roll)
+        taken, _ = _taken(task, actors, state.critic, known_data(task, roll).rollout)
         mine, others = ratios(used, taken, actors, 0)
         return scene, mine(jax.tree.map(lambda x: x[0], actors), taken), others
 
@@ -348,9 +349,9 @@ def test_slopes_weigh_as_much_as_the_critics_are_right():
         roll = rollout(env, policy, key, start(env, key, 16), 8)[1]
         data = known_data(tasks["both"], roll)
         critic = pirc.learn(tasks["both"], state.critic, data, state.policy.actors, key, 0)[0]
-        ends, trust = {}, _taken(tasks["weighed"], state.policy.actors, critic, roll)[1]
+        ends, trust = {}, _taken(tasks["weighed"], state.policy.actors, critic, data.rollout)[1]
         for name, task in tasks.items():
-            taken, _ = _taken(task, state.policy.actors, critic, roll)
+            taken, _ = _taken(task, state.policy.actors, critic, data.rollout)
             scene = _scene(task, data, 0, key)
             update = AgentUpdate(task, critic, scene, taken, sources[name], 0.5, 0.01, 0, jnp.zeros(1), key)
             ends[name] = ravel_pytree(update.run(state.policy.actors, jnp.array([UNLIMITED]))[0])[0]
@@ -570,22 +571,24 @@ def test_without_physics_and_with_alpha_one_it_is_cpo_on_the_exact_marginal():
 def test_advantages_stand_on_the_critic_at_the_most_likely_action():
     """GAE of the round, with Q of what the policy would most likely do before and after every step as the value."""
     env = PROBES["probe-chain"]()  # its state moves, and its episodes end in the midst of the rollout
-    task = Task(replace(SMALL, physics="none", discount=0.7, gae_lambda=0.6), env.spec, None)
-    algorithm = trident.make(task.config, env.spec)
+    task = Task(replace(SMALL, discount=0.7, gae_lambda=0.6), env.spec, env.physics)
+    algorithm = trident.make(task.config, env.spec, env.physics)
     state = algorithm.init(jax.random.key(0))
     critics = jax.tree.map(lambda w: w + 0.2 * jax.random.normal(jax.random.key(1), w.shape), state.critic.critics)
-    critic, actors = state.critic._replace(critics=critics), state.policy.actors
+    fit = PhysicsFit(*jnp.array([[0.3, 0.2, 0.1, 1.5]] * task.num_signals).T)
+    critic, actors = state.critic._replace(critics=critics, fit=fit), state.policy.actors
     policy = lambda k, _, step: algorithm.act(state, step.view, k, False)  # noqa: E731
     roll = jax.jit(lambda key: rollout(env, policy, key, start(env, key, 4), 20)[1])(jax.random.key(2))
-    taken, _ = jax.jit(lambda roll: _taken(task, actors, critic, roll))(roll)
+    taken, _ = jax.jit(lambda roll: _taken(task, actors, critic, known_data(task, roll).rollout))(roll)
 
+    @jax.jit
     def value(place, view):
         action = jax.vmap(jax.vmap(lambda w: algorithm.act(state, w, None, True)[0]))(view)
         x = critic_input(place, view.obs, encode_action(env.spec.action, *action))
-        level = 0.7 / 0.3 * critic.fit.level[0]
-        return np.asarray(level + critic.fit.unit[0] * residual(critics, x)[..., 0])
+        parts = jax.vmap(partial(closed_form.physics_parts, env.physics, task.num_signals))(place, action)
+        return (closed_form.q_phys(fit, parts, task.discounts) + fit.unit * residual(critics, x))[..., 0]
 
-    now, then = value(roll.state, roll.view), value(roll.next_state, roll.next_view)
+    now, then = map(np.asarray, (value(roll.state, roll.view), value(roll.next_state, roll.next_view)))
     wanted, ahead = np.zeros_like(now), 0.0
     for t in reversed(range(20)):
         going = 1.0 - np.asarray(roll.terminated[t], float)
@@ -611,7 +614,7 @@ def test_costs_as_printed_are_the_cost_critics_where_episodes_begin():
     x = critic_input(roll.state, roll.obs, encode_action(env.spec.action, *action))
     value = critic.fit.unit * residual(critics, x)  # the level of a fresh fit is nothing
     cost = np.asarray((1.0 - task.discounts) * value)[..., 1:]
-    found = jax.jit(lambda roll: _believed_costs(task, actors, critic, roll))
+    found = jax.jit(lambda roll: _believed_costs(task, actors, critic, known_data(task, roll).rollout))
     np.testing.assert_allclose(found(roll), (cost[7, 1] + cost[12, 3]) / 2, rtol=1e-4)
     none = roll._replace(terminated=never, truncated=never)
     np.testing.assert_allclose(found(none), cost.mean((0, 1)), rtol=1e-4)

@@ -50,8 +50,8 @@ class Variant(NamedTuple):
 
 
 def variants(env: Env, size: str) -> dict[str, Variant]:
-    """Each with the shapes of its own state: without physics the critics read less. All start from nothing: around a
-    reflex the one without physics would take its direction from elsewhere, and do other work."""
+    """Each with the shapes of its own state. All start from nothing: around a reflex the one without physics would take
+    its direction from elsewhere, and do other work."""
     build = LEARNERS["trident"].build
     algorithms = {name: build(env, size, reflex=False, **changes) for name, changes in VARIANTS.items()}
     return {name: Variant(a, round_shapes(env, a), learning_of(a)) for name, a in algorithms.items()}
