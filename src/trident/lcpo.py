@@ -249,14 +249,13 @@ class AgentUpdate(NamedTuple):
             product = lambda v: stretch * v  # noqa: E731
             rule = rule._replace(slack=float("inf"))
         filtered, share = believable(halves)
-        gradients = self._priced(filtered if config.filter else jnp.sum(halves, axis=(0, 1)))
-        if direction is not None:
+        gradients = filtered if config.filter else jnp.sum(halves, axis=(0, 1))
+        if direction is not None:  # as long as the critics' gradient, so that a price means the same for both
             rise = product(direction)
-            if source in ("both", "weighed"):
-                size = jnp.linalg.norm(gradients[0]) / jnp.maximum(jnp.linalg.norm(rise), 1e-10)
-                gradients = gradients.at[0].set(self.trust * gradients[0] + size * rise)
-            else:
-                gradients = gradients.at[0].set(rise)
+            rise *= jnp.linalg.norm(gradients[0]) / jnp.maximum(jnp.linalg.norm(rise), 1e-10)
+            slopes = 0.0 if source == "score" else self.trust * gradients[0]
+            gradients = gradients.at[0].set(slopes + rise)
+        gradients = self._priced(gradients)
         new, info = constrained_update(rule, theta, gradients, surrogates, product, dist, mask, used, weight, budget)
         return unravel(new), Report(agent, info, share)
 

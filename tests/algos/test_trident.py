@@ -366,6 +366,40 @@ def test_slopes_weigh_as_much_as_the_critics_are_right():
     assert np.abs(ends["both"] - ends["score"]).max() > 1e-3
 
 
+def test_a_high_price_outweighs_whatever_the_reward_says():
+    """With multipliers every source ends in the same place, down the cost's slope, if costs are dear enough."""
+    env, _ = play_random("probe-constrained-modes")
+    config = replace(SMALL, policy_batch=32, safety="lagrangian")
+    tasks = {
+        s: Task(replace(config, source=s), env.spec, env.physics) for s in ("pathwise", "both", "score", "weighed")
+    }
+    algorithm = trident.make(tasks["both"].config, env.spec, env.physics)
+    state = algorithm.init(jax.random.key(0))
+    policy = lambda k, _, step: algorithm.act(state, step.view, k, False)  # noqa: E731
+
+    @jax.jit
+    def measure(key, price):
+        roll = rollout(env, policy, key, start(env, key, 16), 8)[1]
+        data, found = known_data(tasks["both"], roll), {}
+        critic = pirc.learn(tasks["both"], state.critic, data, state.policy.actors, key, 0)[0]
+        for name, task in tasks.items():
+            taken, trust = _taken(task, state.policy.actors, critic, data.rollout)
+            update = AgentUpdate(
+                task, critic, _scene(task, data, 0, key), taken, trust, 0.5, 0.01, 0, jnp.array([price]), key
+            )
+            new, report = update.run(state.policy.actors, jnp.array([UNLIMITED]))
+            found[name] = ravel_pytree(new)[0], report.info.change[1]
+        return found
+
+    old = ravel_pytree(jax.tree.map(lambda x: x[0], state.policy.actors))[0]
+    free, dear = measure(jax.random.key(1), 0.0), measure(jax.random.key(1), 1e5)
+    way = lambda ends, name: np.asarray(ends[name][0] - old)  # noqa: E731
+    for name in ("both", "score", "weighed"):
+        assert np.abs(way(free, name) - way(free, "pathwise")).max() > 1e-3
+        np.testing.assert_allclose(way(dear, name), way(dear, "pathwise"), atol=1e-3 * np.abs(way(dear, name)).max())
+        assert dear[name][1] < 0.0
+
+
 def test_agreement_is_a_correlation_that_is_never_negative():
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(2, 500))
