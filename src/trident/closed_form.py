@@ -11,7 +11,8 @@ different questions: good places stay good for long, but what one action gains i
 too. With `later` alone the value's level would be right and its slope in the action exaggerated several times. Data
 cannot tell the two apart, for one action moves a system by little and `later` is nearly `here`. The closed form can: if
 a share rho of what an action changes one step on is still there two steps on while everyone carries on, then what it
-changes is worth gamma (1 + gamma rho + ...) times the change, and k is at most (1 - gamma) / (1 - gamma rho).
+changes is worth gamma (1 + gamma rho + ...) times the change, and k is at most (1 - gamma) / (1 - gamma rho); so it is
+where the reward's direction is the closed form's alone (source=closed-form).
 k, h, l are fitted by least squares on early data, then frozen. Without physics only the level l_j remains. As printed
 (`OneStep`) Q_phys is `now` alone.
 """
@@ -64,7 +65,7 @@ def physics_parts(
     physics: Physics | None, num_signals: int, state: Float[Array, "B S"], action: HybridAction, here: bool = True
 ) -> Parts:
     """Of B states and joint actions; zeros without physics. `here` is the same for every action, so whoever compares
-    actions may leave it out (it is zero then)."""
+    actions, or knows it already, may leave it out (it is zero then)."""
     zeros = jnp.zeros((state.shape[0], num_signals))
     if physics is None:
         return Parts(zeros, zeros, zeros)

@@ -6,9 +6,8 @@
 spread of the returns, so that the networks regress numbers of order one. One-step TD on the sum, target networks,
 replay.
 
-The residual reads s, a *and* s' = predict(s, a). One action moves a system by little, so a network that must find out
-from (s, a) alone how the action changes the value has little to go by; places, however, differ widely over the data,
-and through s' what was learned of places becomes a slope in the action.
+The residual reads the state, what every agent sees and what every agent does; where that leads is left to the closed
+form.
 """
 
 from __future__ import annotations

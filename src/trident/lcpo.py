@@ -356,7 +356,7 @@ def _believed_costs(task: Task, actors: Any, critic: CriticState, roll: Transiti
 
 
 def _taken(task: Task, actors: Any, critic: CriticState, roll: Transition) -> tuple[Taken | None, Any]:
-    """What was done in this round, with the reward's advantage: GAE upon the residual critic, normalised. And how far
+    """What was done in this round, with the reward's advantage: GAE upon the critic, normalised. And how far
     the critics' slopes are to be trusted beside it."""
     config = task.config
     if task.source in ("pathwise", "closed-form"):

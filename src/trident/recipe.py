@@ -1,7 +1,8 @@
 """What TRIDENT's three parts are set to, and the schedules that follow from it.
 
 Where a default differs from the paper's print, the printed variant has a name: estimator="stgc-paper",
-safety="paper", recovery="paper", agent_order="fixed", anneal="paper". docs/trident.md says why.
+safety="paper", recovery="paper", agent_order="fixed", anneal="paper" and others; the preset `trident-paper` sets them
+all. docs/trident.md says why.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class TridentConfig:
     steps: int = 50
     """Steps of each environment per round."""
     replay: int = 64_000
-    """Transitions kept for the critics."""
+    """Transitions kept, for the critics and for the states in which policies are judged."""
     discount: float = 0.95
     """Discount of rewards."""
     cost_discount: float = 0.8
@@ -89,7 +90,7 @@ class TridentConfig:
 
     source: Source = "both"
     """Where the reward's ascent direction comes from. pathwise: the critics' slopes; score: a few clipped steps on the
-    advantages of this round (GAE upon the residual critic); both: the sum of the two; weighed: the same, but the slopes
+    advantages of this round (GAE upon the critic); both: the sum of the two; weighed: the same, but the slopes
     count as much as the critics' own advantages of what was done correlate with those; closed-form: the slopes of the
     critics' closed form alone. Costs are always pathwise."""
     reflex_source: Source = "closed-form"

@@ -269,7 +269,7 @@ class DataPlan:
 
 
 class Data(NamedTuple):
-    """What `update` receives: this round's rollout [T, E, ...], the observation after it, and the replay buffer."""
+    """What `update` receives: this round's rollout [T, E, ...] and the replay buffer."""
 
     rollout: Transition
     replay: Any  # a replay.Replay, or None

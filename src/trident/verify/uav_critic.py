@@ -145,7 +145,7 @@ def _view(
     state, obs, action = jax.tree.map(lambda x: x.reshape(size, *x.shape[len(lead) :]), (state, obs, action))
     parts = closed_form.physics_parts(physics, 1 + env.spec.num_constraints, state, action)
     x = pirc.critic_input(state, obs, pirc.encode_action(env.spec.action, *action))
-    reward = parts._replace(now=parts.now[:, :1], later=parts.later[:, :1], here=parts.here[:, :1])
+    reward = jax.tree.map(lambda y: y[:, :1], parts)
     return jax.tree.map(lambda y: y.reshape(*lead, y.shape[-1]), (x, reward))
 
 
