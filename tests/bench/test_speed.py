@@ -43,8 +43,12 @@ def test_record_becomes_a_page(rounds, monkeypatch):
     flops = {"gs": 10.0, "stgc": 12.0, "exact": 15.0, "exact, no physics": 15.0}
     paper = "exact, the paper's networks"
     seconds |= {paper: 4.5, f"{paper}, no physics": 4.0, f"{paper} and physics": 4.05}
+    seconds["rollout, the paper's networks"] = 2.0
     flops |= {paper: 50.0, f"{paper}, no physics": 50.0, f"{paper} and physics": 50.0}
     costs = {"size": "tiny", "seconds": seconds, "flops": flops, "overhead": overheads(seconds, flops)}
+    shares = {name: o["of_round"] for name, o in costs["overhead"].items()}
+    assert shares["physics"] == pytest.approx(0.05 / 2.15)
+    assert shares["physics, the paper's networks"] == pytest.approx(0.5 / 6.0)  # of rounds with those networks
     monkeypatch.setattr(speed, "measure_training", lambda *_: rounds)
     monkeypatch.setattr(speed, "measure_overheads", lambda *_: costs)
     monkeypatch.setattr(

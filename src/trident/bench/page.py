@@ -153,8 +153,8 @@ def _overheads(part: dict[str, Any]) -> Iterator[Section]:
         for name, o in part["overhead"].items()
     ]
     note = (
-        f"{part['size'].capitalize()} networks if nothing else is said, from nothing; the same state, data and noise "
-        "for each variant."
+        f"{part['size'].capitalize()} networks if nothing else is said, from nothing; the same data and noise "
+        "for both variants of a row."
     )
     yield Section("What TRIDENT's parts cost", ["", "of a round", "of an update", "of its operations"], rows, note)
 
