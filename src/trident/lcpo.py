@@ -51,7 +51,7 @@ class Gain(NamedTuple):
     cross: Any  # moving sum of realised x predicted
     square: Any  # moving sum of predicted^2
     cost: Any  # moving mean of the measured costs
-    predicted: Any  # change that the last round's updates predicted
+    predicted: Any  # change that the updates so far predicted against that mean
     known: Any  # bool, not [K]: whether a cost has been measured yet
 
 
@@ -93,6 +93,12 @@ def contraction(config: TridentConfig, gain: Gain, cost: Any) -> tuple[Gain, Any
     square = 0.9 * gain.square + gain.predicted**2
     share = jnp.clip(cross / square, 0.25, 1.0) if config.calibrate else jnp.ones_like(cost)
     return gain._replace(cross=cross, square=square, cost=smooth, known=jnp.bool_(True)), share
+
+
+def promise(config: TridentConfig, gain: Gain, change: Any) -> Gain:
+    """Remember the change that a round's updates predict. A moving mean lags behind: against it, a new cost shows the
+    last round's change, `smooth` of that of the round before, and so on."""
+    return gain._replace(predicted=change + config.smooth * gain.predicted)
 
 
 def learn(
@@ -148,8 +154,7 @@ def learn(
         metrics["trust"] = trust
     if config.safety == "lagrangian":
         metrics["multiplier"] = multiplier
-    gain = gain._replace(predicted=spent)
-    return PolicyState(actors, gain, multiplier), metrics
+    return PolicyState(actors, promise(config, gain, spent), multiplier), metrics
 
 
 def _measures(task: Task, roll: Transition, report: Report) -> Metrics:

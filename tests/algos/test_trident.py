@@ -17,7 +17,7 @@ from trident.critics import critic_input, encode_action, residual, shaped
 from trident.envs.probes import PROBES
 from trident.errors import TridentError
 from trident.eval.evaluate import evaluate, summarise
-from trident.lcpo import AgentUpdate, Gain, _believed_costs, _scene, _taken, agreement, attend, contraction
+from trident.lcpo import AgentUpdate, Gain, _believed_costs, _scene, _taken, agreement, attend, contraction, promise
 from trident.maths import hybrid
 from trident.maths.constrained_update import TRUST_REGION, UpdateInfo
 from trident.maths.discrete_gradient import ESTIMATORS
@@ -150,12 +150,13 @@ def test_training_limits_are_tighter_than_the_declared_ones():
     np.testing.assert_allclose(training_limits(config, spec), 0.5 * spec.limits - 0.1, rtol=1e-6)
 
 
-def test_contraction_is_measured_against_later_costs():
-    config = TridentConfig(smooth=0.0)
+@pytest.mark.parametrize("smooth", [0.0, 0.6])
+def test_contraction_is_measured_against_later_costs(smooth):
+    config = TridentConfig(smooth=smooth)
     gain = Gain(jnp.full(1, 1e-4), jnp.full(1, 1e-4), jnp.array([0.5]), jnp.zeros(1), jnp.bool_(True))
     cost = 0.5
     for _ in range(60):  # every round predicts -0.1 and gets -0.04
-        gain = gain._replace(predicted=jnp.array([-0.1]))
+        gain = promise(config, gain, jnp.array([-0.1]))
         cost -= 0.04
         gain, share = contraction(config, gain, jnp.array([cost]))
     np.testing.assert_allclose(share, 0.4, rtol=0.02)
