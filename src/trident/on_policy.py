@@ -79,6 +79,21 @@ def predict(value: Value, x: Float[Array, "*batch X"]) -> Float[Array, "*batch"]
     return mlp_apply(value.net, x)[..., 0] * jnp.sqrt(var) + mean
 
 
+def levelled(values: Values, roll: Transition, discount: float, cost_discount: float) -> Values:
+    """Before the first round every value is the mean signal, for ever: from zero the level would have to creep in by
+    bootstrapping, through many rounds in which nothing else can be seen."""
+
+    def one(value: Value, signal: Any, gamma: float) -> Value:
+        mean, var, count = value.stats
+        return value._replace(stats=(jnp.where(count == 0, jnp.mean(signal) / (1.0 - gamma), mean), var, count))
+
+    cost = values.cost
+    return Values(
+        one(values.reward, roll.reward, discount),
+        None if cost is None else jax.vmap(one, in_axes=(0, -1, None))(cost, roll.cost, cost_discount),
+    )
+
+
 def advantages(
     values: Values, roll: Transition, discount: float, cost_discount: float, lam: float
 ) -> tuple[Float[Array, "T E J"], Float[Array, "T E J"], Metrics]:

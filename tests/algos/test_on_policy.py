@@ -86,6 +86,51 @@ def test_pid_adds_the_present_and_the_rise():
 # --- normalisers ----------------------------------------------------------------------------------
 
 
+def test_the_first_values_are_the_mean_signal_for_ever():
+    """So the level of the reward has no say in the first round's advantages, nor in the exchange rate they give."""
+    env = probe_chain()
+    algorithm = ppo.make(LagrangianConfig(**TINY), env.spec)
+    roll = fake_rollout(algorithm, env)
+    running = jnp.zeros_like(roll.terminated)
+    roll = roll._replace(terminated=running, truncated=running)
+
+    @jax.jit
+    def measure(shift):
+        data = roll._replace(reward=roll.reward + shift)
+        values = on_policy.levelled(algorithm.init(jax.random.key(1)).critic, data, 0.95, 0.9)
+        advantages, _, metrics = on_policy.advantages(values, data, 0.95, 0.9, 0.95)
+        state, _ = algorithm.update(algorithm.init(jax.random.key(1)), Data(data, None), jax.random.key(2), 0.3)
+        again = on_policy.levelled(state.critic, data._replace(reward=data.reward + 7.0), 0.95, 0.9)
+        return advantages, metrics["value"], ppo.exchange(state.spread), state.critic.reward.stats, again.reward.stats
+
+    (advantages, value, exchange, *_), (shifted, high, same, stats, later) = measure(0.0), measure(-100.0)
+    np.testing.assert_allclose(advantages, shifted, atol=0.02)
+    np.testing.assert_allclose(high[0] - value[0], -2000.0, rtol=1e-4)
+    np.testing.assert_allclose(exchange, same, rtol=1e-2)
+    np.testing.assert_array_equal(stats, later)  # only before the first round
+
+
+def test_the_exchange_rate_is_the_mean_of_the_first_rounds():
+    """A cost that does not occur in the first round has no spread there."""
+    env = probe_chain()
+    config, spec = LagrangianConfig(**TINY), env.spec
+    state = ppo.make(config, spec).init(jax.random.key(0))
+    rng = np.random.default_rng(0)
+    size = 1 + spec.num_constraints
+    scales = [np.ones(size), np.full(size, 3.0), np.full(size, 100.0)]
+    noise, cost = rng.normal(size=(40, 50, size)), jnp.zeros((40, 50, spec.num_constraints))
+
+    def after(state, count, scale):
+        stats = (*state.critic.reward.stats[:2], jnp.float32(count))
+        state = state._replace(critic=state.critic._replace(reward=state.critic.reward._replace(stats=stats)))
+        return ppo._raise_prices(config, spec, state, cost, jnp.asarray(noise * scale))
+
+    for count, scale in zip((0, 1, 8), scales, strict=True):
+        state = after(state, count, scale)
+    np.testing.assert_allclose(state.spread, 2.0, rtol=0.05)  # the mean of 1 and 3; the ninth round has no say
+    np.testing.assert_allclose(ppo.exchange(jnp.array([2.0, 0.0])), 2000.0, rtol=1e-5)
+
+
 def test_rescaling_the_reward_changes_nothing_in_what_is_learned_about_costs():
     env = probe_chain()
     config = LagrangianConfig(**TINY)
@@ -232,17 +277,19 @@ def test_the_constraint_value_of_the_first_round_is_measured_in_it(method):
         assert metrics["recovery"] > 0.0
     else:
         np.testing.assert_allclose(state.algo.multipliers.value, [0.1 * (cost - limit) / limit], rtol=1e-5)
-        np.testing.assert_allclose(metrics["multiplier"], state.algo.exchange * state.algo.multipliers.value)
+        price = ppo.exchange(state.algo.spread) * state.algo.multipliers.value
+        np.testing.assert_allclose(metrics["multiplier"], price, rtol=1e-5)
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_agents_share_one_slack(agent, sign):
-    """What earlier agents have spent, E[M A_k], is gone; what they have given back may be spent."""
+    """What earlier agents have spent, E[M A_k], is gone; what they have saved is a promise, and may not be spent."""
     *_, advantages, go = agent
     cost, slack = advantages[:, 1], 0.005
     factor = 1.0 + sign * 0.002 * cost / jnp.var(cost)
     spent = float(jnp.mean(factor * cost))
     np.testing.assert_allclose(spent, sign * 0.002, rtol=1e-3)
+    spent = max(spent, 0.0)
     _, info = go(jnp.stack([cost, cost, advantages[:, 2]], -1), factor, jnp.array([slack, FAR]))  # greedy for cost
     np.testing.assert_allclose(info.change[1], info.fraction * (slack - spent), rtol=0.1)
     assert info.change[1] <= slack - spent + 1e-5

@@ -11,7 +11,7 @@ With multipliers (MAPPO-Lagrangian, Gu et al. 2021) every cost has a value netwo
 
 in the signals' own units, normalised only as a whole: normalising each cost advantage, as public code does, takes from
 lambda its meaning as a price. Published rates (1e-7 to 5e-4) leave the multiplier where it started; ours crosses the
-exchange rate of reward and cost in ten rounds.
+exchange rate of reward and cost, the ratio of their advantages' spreads, in ten rounds.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class PPOState(NamedTuple):
     actor_opt: Any
     critic: Values
     multipliers: Multipliers  # of no constraints, unless the method has them
-    exchange: Any  # [K] spread of the rewards' advantages over that of each cost's, in the first round
+    spread: Any  # [1 + K] of the advantages of the reward and the costs, over the first rounds
 
 
 def make(config: PPOConfig, spec: EnvSpec, physics: Physics | None = None) -> Algorithm:
@@ -107,20 +107,21 @@ def make(config: PPOConfig, spec: EnvSpec, physics: Physics | None = None) -> Al
         values = on_policy.values_init(critic_key, adam, size, config.critic_hidden, num_costs)
         start = config.multiplier if isinstance(config, LagrangianConfig) else 0.0
         multipliers = multipliers_init(num_costs, start)
-        return PPOState(actors, jax.vmap(adam.init)(actors), values, multipliers, jnp.zeros(num_costs))
+        return PPOState(actors, jax.vmap(adam.init)(actors), values, multipliers, jnp.zeros(1 + num_costs))
 
     def update(state: PPOState, data: Data, key: Any, fraction: Any) -> tuple[PPOState, Metrics]:
         roll = data.rollout
         decay = 1.0 - (1.0 - config.lr_final) * fraction
         actor_key, critic_key = jax.random.split(key)
         cost_discount = config.cost_discount if isinstance(config, LagrangianConfig) else config.discount
+        values = on_policy.levelled(state.critic, roll, config.discount, cost_discount)
         advantages, targets, metrics = on_policy.advantages(
-            state.critic, roll, config.discount, cost_discount, config.gae_lambda
+            values, roll, config.discount, cost_discount, config.gae_lambda
         )
         advantage = advantages[..., 0]
         if isinstance(config, LagrangianConfig) and num_costs:
             state = _raise_prices(config, spec, state, roll.cost, advantages)
-            price = state.exchange * state.multipliers.value
+            price = exchange(state.spread) * state.multipliers.value
             advantage -= advantages[..., 1:] @ price
             metrics |= {"multiplier": price}
         advantage = (advantage - jnp.mean(advantage)) / (jnp.std(advantage) + 1e-8)
@@ -130,11 +131,11 @@ def make(config: PPOConfig, spec: EnvSpec, physics: Physics | None = None) -> Al
             config, adam, state, batch, advantage.reshape(-1), used, actor_key, config.lr * decay
         )
         rows = on_policy.minibatch_rows(critic_key, config.epochs, config.minibatches, roll.reward.size)
-        critic = on_policy.fit_values(state.critic, adam, roll, targets, rows, config.critic_lr * decay)
+        critic = on_policy.fit_values(values, adam, roll, targets, rows, config.critic_lr * decay)
         new_log_prob = jax.vmap(on_policy.log_prob)(actors, batch, used)
         kl = jnp.mean((batch.log_prob - new_log_prob) * batch.alive, axis=-1)  # [N], of the samples taken
         metrics |= {"kl": jnp.mean(kl), "kl_max": jnp.max(kl)} | losses
-        return PPOState(actors, actor_opt, critic, state.multipliers, state.exchange), metrics
+        return PPOState(actors, actor_opt, critic, state.multipliers, state.spread), metrics
 
     return Algorithm(
         name="ppo",
@@ -147,13 +148,21 @@ def make(config: PPOConfig, spec: EnvSpec, physics: Physics | None = None) -> Al
 
 
 def _raise_prices(config: LagrangianConfig, spec: EnvSpec, state: PPOState, cost: Any, advantages: Any) -> PPOState:
-    """Multipliers for the policy that was just measured; the exchange rate comes from the first round and stays."""
+    """Multipliers for the policy that was just measured; spreads are the mean of the first rounds', and then stay."""
     gains = (config.proportional, config.rate, config.derivative)
     multipliers = multipliers_step(state.multipliers, jnp.mean(cost, axis=(0, 1)), jnp.asarray(spec.limits), gains)
-    spread = jnp.maximum(jnp.std(advantages, axis=(0, 1)), 1e-3)
-    first = state.critic.reward.stats[2] == 0
-    exchange = jnp.where(first, spread[0] / spread[1:], state.exchange)
-    return state._replace(multipliers=multipliers, exchange=exchange)
+    weight = jnp.where(state.critic.reward.stats[2] < SPREAD_ROUNDS, 1.0 / (state.critic.reward.stats[2] + 1.0), 0.0)
+    spread = state.spread + weight * (jnp.std(advantages, axis=(0, 1)) - state.spread)
+    return state._replace(multipliers=multipliers, spread=spread)
+
+
+SPREAD_ROUNDS = 8
+"""Rounds in which the exchange rate is measured: in the first one a rare cost may not occur at all."""
+
+
+def exchange(spread: Any) -> Any:
+    """[K] rewards for a cost, so that both weigh the same in the advantages."""
+    return spread[0] / jnp.maximum(spread[1:], 1e-3)
 
 
 def surrogate(config: PPOConfig, actor: Any, batch: AgentBatch, advantage: Any, used: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-SMALLEST_LIMIT = 1e-3
+SMALLEST_LIMIT = 1e-5
 
 
 class Multipliers(NamedTuple):
