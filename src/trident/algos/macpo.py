@@ -12,9 +12,7 @@ The KL is that of the hybrid policy, KL(modes) + E_modes[KL(parameters)].
 
 J_k is the mean cost per step of the policy that is being updated, measured in this round's rollout: it is neither stale
 nor zero in the first round. A_k is a discounted advantage, so that E[A_k] is the change of the mean cost per step.
-E[M A_k] is what the agents before i_m have already spent; the official code lets each agent spend the whole slack. What
-they have saved is no credit: it is a promise, made on the very samples that their steps were fitted to. M is kept at a
-mean of one, as its expectation is.
+E[M A_k] is what the agents before i_m have already spent; the official code lets each agent spend the whole slack.
 """
 
 from __future__ import annotations
@@ -100,9 +98,8 @@ def make(config: MACPOConfig, spec: EnvSpec, physics: Physics | None = None) -> 
         del fraction  # nothing is annealed
         roll = data.rollout
         order_key, fisher_key, critic_key = jax.random.split(key, 3)
-        values = on_policy.levelled(state.critic, roll, config.discount, config.cost_discount)
         advantages, targets, metrics = on_policy.advantages(
-            values, roll, config.discount, config.cost_discount, config.gae_lambda
+            state.critic, roll, config.discount, config.cost_discount, config.gae_lambda
         )
         flat = advantages.reshape(-1, advantages.shape[-1])
         flat = flat - jnp.mean(flat, axis=0)
@@ -115,13 +112,12 @@ def make(config: MACPOConfig, spec: EnvSpec, physics: Physics | None = None) -> 
             actor, mine, use = jax.tree.map(lambda x: x[agent], (actors, batch, used))
             actor, info = update_agent(config, actor, mine, use, flat, factor, budget, few)
             actors = jax.tree.map(lambda full, one: full.at[agent].set(one), actors, actor)
-            factor *= on_policy.ratio(actor, mine, use)
-            return (actors, factor / jnp.mean(factor)), info
+            return (actors, factor * on_policy.ratio(actor, mine, use)), info
 
         order = jax.random.permutation(order_key, spec.num_agents)
         (actors, _), info = jax.lax.scan(step, (state.actors, jnp.ones(flat.shape[0])), order)
         rows = on_policy.minibatch_rows(critic_key, config.epochs, config.minibatches, flat.shape[0])
-        critic = on_policy.fit_values(values, adam, roll, targets, rows, config.critic_lr)
+        critic = on_policy.fit_values(state.critic, adam, roll, targets, rows, config.critic_lr)
         metrics |= {
             "kl": jnp.mean(info.kl),
             "recovery": jnp.mean(info.kind == RECOVERY, dtype=jnp.float32),
@@ -157,7 +153,7 @@ def update_agent(
         change = factor * (on_policy.ratio(unravel(t), batch, used) - 1.0)
         return jnp.mean(change[:, None] * advantages, axis=0)
 
-    spent = jnp.maximum(jnp.mean(factor[:, None] * advantages, axis=0)[1:], 0.0)
+    spent = jnp.mean(factor[:, None] * advantages, axis=0)[1:]
     product = fisher_product(
         lambda t: on_policy.policy(unravel(t), batch, few), theta, batch.mode_mask[few], used,
         weight[few] / jnp.maximum(jnp.sum(weight[few]), 1e-8),
