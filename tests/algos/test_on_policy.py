@@ -283,13 +283,12 @@ def test_the_constraint_value_of_the_first_round_is_measured_in_it(method):
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_agents_share_one_slack(agent, sign):
-    """What earlier agents have spent, E[M A_k], is gone; what they have saved is a promise, and may not be spent."""
+    """What earlier agents have spent, E[M A_k], is gone; what they have given back may be spent."""
     *_, advantages, go = agent
     cost, slack = advantages[:, 1], 0.005
     factor = 1.0 + sign * 0.002 * cost / jnp.var(cost)
     spent = float(jnp.mean(factor * cost))
     np.testing.assert_allclose(spent, sign * 0.002, rtol=1e-3)
-    spent = max(spent, 0.0)
     _, info = go(jnp.stack([cost, cost, advantages[:, 2]], -1), factor, jnp.array([slack, FAR]))  # greedy for cost
     np.testing.assert_allclose(info.change[1], info.fraction * (slack - spent), rtol=0.1)
     assert info.change[1] <= slack - spent + 1e-5

@@ -98,8 +98,9 @@ def make(config: MACPOConfig, spec: EnvSpec, physics: Physics | None = None) -> 
         del fraction  # nothing is annealed
         roll = data.rollout
         order_key, fisher_key, critic_key = jax.random.split(key, 3)
+        values = on_policy.levelled(state.critic, roll, config.discount, config.cost_discount)
         advantages, targets, metrics = on_policy.advantages(
-            state.critic, roll, config.discount, config.cost_discount, config.gae_lambda
+            values, roll, config.discount, config.cost_discount, config.gae_lambda
         )
         flat = advantages.reshape(-1, advantages.shape[-1])
         flat = flat - jnp.mean(flat, axis=0)
@@ -117,7 +118,7 @@ def make(config: MACPOConfig, spec: EnvSpec, physics: Physics | None = None) -> 
         order = jax.random.permutation(order_key, spec.num_agents)
         (actors, _), info = jax.lax.scan(step, (state.actors, jnp.ones(flat.shape[0])), order)
         rows = on_policy.minibatch_rows(critic_key, config.epochs, config.minibatches, flat.shape[0])
-        critic = on_policy.fit_values(state.critic, adam, roll, targets, rows, config.critic_lr)
+        critic = on_policy.fit_values(values, adam, roll, targets, rows, config.critic_lr)
         metrics |= {
             "kl": jnp.mean(info.kl),
             "recovery": jnp.mean(info.kind == RECOVERY, dtype=jnp.float32),
