@@ -373,7 +373,11 @@ def _taken(task: Task, actors: Any, critic: CriticState, roll: Transition) -> tu
     before = (roll.state, roll.view, known.parts.here)
     after = (roll.next_state, roll.next_view, known.next_here)
     ends = jax.tree.map(lambda a, b: jnp.stack([flat(a), flat(b)]), before, after)  # through one compiled body
-    value = lambda end: _values(task, critic, *end, _likely(task, actors, end[1]))[:, 0]  # noqa: E731
+
+    def value(end: Any) -> Any:
+        place, view, here = end
+        return _values(task, critic, place, view, here, _likely(task, actors, view))[:, 0]
+
     values = jax.lax.map(value, ends)
     now, then = values.reshape(2, *roll.reward.shape)
     ended = roll.terminated | roll.truncated
