@@ -487,10 +487,14 @@ def test_td_reads_the_closed_form_of_what_was_done_and_of_what_is_done_next(monk
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
-def test_printed_critics_know_no_costs():
+def test_critics_read_the_same_whatever_physics_and_printed_ones_know_no_costs():
     env = PROBES["probe-constrained-modes"]()
     config = replace(SMALL, horizon="one-step", cost_physics=False)
     task, whole = Task(config, env.spec, env.physics), Task(SMALL, env.spec, env.physics)
+    critic = lambda config: trident.make(config, env.spec, env.physics).init(jax.random.key(0)).critic  # noqa: E731
+    sizes = {critic(c).critics.reward[0]["w"].shape[0] for c in (config, replace(SMALL, physics="none"), SMALL)}
+    per_agent = env.spec.obs_dim + env.spec.action.num_modes + env.spec.action.num_params
+    assert sizes == {env.spec.state_dim + env.spec.num_agents * per_agent}
     _, roll = play_random("probe-constrained-modes")
     now, of_whole = (pirc.note(t, roll)[pirc.KNOWN].parts.now for t in (task, whole))
     np.testing.assert_allclose(now[..., 0], of_whole[..., 0], rtol=1e-6)

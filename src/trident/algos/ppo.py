@@ -82,6 +82,10 @@ class LagrangianConfig(PPOConfig):
     """Gain on rises of the excess."""
 
 
+SPREAD_ROUNDS = 8
+"""Rounds in which the exchange rate is measured: in the first one a rare cost may not occur at all."""
+
+
 class PPOState(NamedTuple):
     actors: Any  # stacked over agents
     actor_opt: Any
@@ -151,13 +155,10 @@ def _raise_prices(config: LagrangianConfig, spec: EnvSpec, state: PPOState, cost
     """Multipliers for the policy that was just measured; spreads are the mean of the first rounds', and then stay."""
     gains = (config.proportional, config.rate, config.derivative)
     multipliers = multipliers_step(state.multipliers, jnp.mean(cost, axis=(0, 1)), jnp.asarray(spec.limits), gains)
-    weight = jnp.where(state.critic.reward.stats[2] < SPREAD_ROUNDS, 1.0 / (state.critic.reward.stats[2] + 1.0), 0.0)
+    rounds = state.critic.reward.stats[2]
+    weight = jnp.where(rounds < SPREAD_ROUNDS, 1.0 / (rounds + 1.0), 0.0)
     spread = state.spread + weight * (jnp.std(advantages, axis=(0, 1)) - state.spread)
     return state._replace(multipliers=multipliers, spread=spread)
-
-
-SPREAD_ROUNDS = 8
-"""Rounds in which the exchange rate is measured: in the first one a rare cost may not occur at all."""
 
 
 def exchange(spread: Any) -> Any:
