@@ -62,7 +62,7 @@ def values_init(
     key: Any, optimiser: optax.GradientTransformation, inputs: int, hidden: Sequence[int], num_costs: int
 ) -> Values:
     def one(k: Any) -> Value:
-        net = mlp_init(k, [inputs, *hidden, 1])
+        net = mlp_init(k, [inputs, *hidden, 1], out_scale=0.01)  # the first value is the level alone
         return Value(net, optimiser.init(net), (jnp.zeros(()), jnp.ones(()), jnp.zeros(())))
 
     keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(num_costs))

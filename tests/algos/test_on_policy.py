@@ -101,9 +101,12 @@ def test_the_first_values_are_the_mean_signal_for_ever():
         advantages, _, metrics = on_policy.advantages(values, data, 0.95, 0.9, 0.95)
         state, _ = algorithm.update(algorithm.init(jax.random.key(1)), Data(data, None), jax.random.key(2), 0.3)
         again = on_policy.levelled(state.critic, data._replace(reward=data.reward + 7.0), 0.95, 0.9)
-        return advantages, metrics["value"], ppo.exchange(state.spread), state.critic.reward.stats, again.reward.stats
+        told = on_policy.predict(jax.tree.map(lambda x: x[0], values.cost), on_policy.critic_input(data))
+        kept = state.critic.reward.stats, again.reward.stats
+        return advantages, metrics["value"], ppo.exchange(state.spread), told, *kept
 
-    (advantages, value, exchange, *_), (shifted, high, same, stats, later) = measure(0.0), measure(-100.0)
+    (advantages, value, exchange, told, *_), (shifted, high, same, _, stats, later) = measure(0.0), measure(-100.0)
+    np.testing.assert_allclose(told, float(roll.cost[..., 0].mean()) / (1.0 - 0.9), atol=0.03)  # a cost's, everywhere
     np.testing.assert_allclose(advantages, shifted, atol=0.02)
     np.testing.assert_allclose(high[0] - value[0], -2000.0, rtol=1e-4)
     np.testing.assert_allclose(exchange, same, rtol=1e-2)
