@@ -200,10 +200,21 @@ def train(name, config, rounds, seeds=2):
 
 
 @pytest.mark.learning
-@pytest.mark.parametrize("name", ["probe-mode", "probe-team"])
 @pytest.mark.parametrize("estimator", ["exact", "stgc", "gs"])
-def test_solves_the_unconstrained_probes(name, estimator):
-    env, results, _ = train(name, replace(SMALL, estimator=estimator), 80)
+def test_finds_the_best_mode_and_its_parameters(estimator):
+    env, results, _ = train("probe-mode", replace(SMALL, estimator=estimator), 80)
+    for result in results:
+        assert result["reward"] > env.optimum - 0.15
+
+
+@pytest.mark.learning
+@pytest.mark.parametrize("estimator", ["exact", "stgc", "gs"])
+def test_a_team_settles_on_the_better_of_two_equilibria(estimator):
+    """Both pushing (0.6) is an equilibrium as well, and noise decides where a noisy direction is followed with long
+    steps: with half the rows, wider noise and a KL of 0.05 a round two teams of twelve ended there. The rows, the noise
+    and the KL are those that the on-policy methods have on this probe."""
+    config = replace(SMALL, estimator=estimator, steps=32, log_std=-1.2, trust_region=0.03)
+    env, results, _ = train("probe-team", config, 80, seeds=12)
     for result in results:
         assert result["reward"] > env.optimum - 0.15
 
