@@ -120,6 +120,17 @@ def test_fit_recovers_the_weights_it_was_made_from():
     np.testing.assert_allclose(r2, 1.0, atol=1e-3)
 
 
+def test_a_constant_explains_nothing_of_the_returns():
+    """Returns that start early sum up more steps than late ones; a level alone once had an R2 of 0.6 for knowing that."""
+    signals = (-5.0 + RNG.normal(size=(T, E, 2))).astype(np.float32)
+    level = signals.mean((0, 1))
+    nothing = np.zeros_like(signals)
+    fit = closed_form.PhysicsFit(jnp.zeros(2), jnp.zeros(2), jnp.asarray(level), jnp.ones(2))
+    constant = Parts(nothing + level, nothing, nothing)
+    r2 = jax.jit(closed_form.r2_phys)(fit, signals, np.zeros((T, E), bool), constant, gammas(2))
+    np.testing.assert_allclose(r2, 0.0, atol=1e-3)
+
+
 def test_weights_stay_between_nothing_and_all():
     """Returns that fall as `later` rises, and rise twice as fast as `here`."""
     later, here = (np.broadcast_to(RNG.normal(size=(1, E, 1)), (T, E, 1)).astype(np.float32) for _ in range(2))

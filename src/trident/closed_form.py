@@ -215,9 +215,14 @@ def return_scale(roll: Transition, discount: float) -> tuple[Float[Array, ""], F
 def r2_phys(
     fit: PhysicsFit, signals: Float[Array, "T E J"], ended: Bool[Array, "T E"], parts: Parts, discount: Discount
 ) -> Float[Array, "J"]:
-    """1 - Var[G - Q_phys] / Var[G] on the first half of the rollout, G and Q_phys cut at the same horizon."""
+    """1 - Var[G - Q_phys] / Var[G] on the first half of the rollout, G and Q_phys cut at the same horizon.
+
+    A return is the longer the earlier it starts, and that is nothing which physics explains: of G what a constant
+    mean signal would give over the same steps is taken off, so that such a closed form has an R2 of nought.
+    """
     total, weight = discounted_tail(signals, ended, discount)
     future = fit.later * parts.later + fit.here * parts.here + fit.level
+    error = total - parts.now - weight * future
+    spread = total - (1.0 + weight) * jnp.mean(signals, axis=(0, 1))
     half = max(signals.shape[0] // 2, 1)
-    error, total = (total - parts.now - weight * future)[:half], total[:half]
-    return 1.0 - jnp.var(error, axis=(0, 1)) / jnp.maximum(jnp.var(total, axis=(0, 1)), 1e-8)
+    return 1.0 - jnp.var(error[:half], axis=(0, 1)) / jnp.maximum(jnp.var(spread[:half], axis=(0, 1)), 1e-8)
