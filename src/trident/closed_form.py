@@ -223,6 +223,6 @@ def r2_phys(
     total, weight = discounted_tail(signals, ended, discount)
     future = fit.later * parts.later + fit.here * parts.here + fit.level
     error = total - parts.now - weight * future
-    spread = total - (1.0 + weight) * jnp.mean(signals, axis=(0, 1))
+    varying = total - (1.0 + weight) * jnp.mean(signals, axis=(0, 1))
     half = max(signals.shape[0] // 2, 1)
-    return 1.0 - jnp.var(error[:half], axis=(0, 1)) / jnp.maximum(jnp.var(spread[:half], axis=(0, 1)), 1e-8)
+    return 1.0 - jnp.var(error[:half], axis=(0, 1)) / jnp.maximum(jnp.var(varying[:half], axis=(0, 1)), 1e-8)
