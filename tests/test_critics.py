@@ -121,7 +121,7 @@ def test_fit_recovers_the_weights_it_was_made_from():
 
 
 def test_a_constant_explains_nothing_of_the_returns():
-    """Returns that start early sum up more steps than late ones; a level alone once had an R2 of 0.6 for knowing that."""
+    """Early returns sum up more steps than late ones; for knowing that, a level alone once had an R2 of 0.6."""
     signals = (-5.0 + RNG.normal(size=(T, E, 2))).astype(np.float32)
     level = signals.mean((0, 1))
     nothing = np.zeros_like(signals)

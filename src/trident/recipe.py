@@ -152,8 +152,8 @@ class TridentConfig:
     calibrate: bool = True
     """Ask the surrogate for as much more as its predictions have fallen short of the costs measured later."""
     smooth: float = 0.85
-    """Share of the past in the moving mean of the measured costs. A round's are those of few episodes: from one round to
-    the next they are mostly noise, and a shorter mean has the policy chase that."""
+    """Share of the past in the moving mean of the measured costs. A round's are those of few episodes: from one round
+    to the next they are mostly noise, and a shorter mean has the policy chase that."""
     slack: float | tuple[float, ...] = 0.0
     """xi: subtracted from the limits, in units of cost per step; likewise."""
     tighten: float = 0.5
