@@ -53,6 +53,7 @@ class Gain(NamedTuple):
     cost: Any  # moving mean of the measured costs
     predicted: Any  # change that the updates so far predicted against that mean
     known: Any  # bool, not [K]: whether a cost has been measured yet
+    smooth: Any  # not [K]: share of the past in the moving mean
 
 
 class PolicyState(NamedTuple):
@@ -75,7 +76,7 @@ GAIN_PRIOR = 1e-4
 
 def start(task: Task, actors: Any) -> PolicyState:
     zeros = jnp.zeros(task.spec.num_constraints)
-    gain = Gain(zeros + GAIN_PRIOR, zeros + GAIN_PRIOR, zeros, zeros, jnp.bool_(False))
+    gain = Gain(zeros + GAIN_PRIOR, zeros + GAIN_PRIOR, zeros, zeros, jnp.bool_(False), jnp.float32(task.config.smooth))
     return PolicyState(actors, gain, zeros)
 
 
@@ -87,18 +88,18 @@ def contraction(config: TridentConfig, gain: Gain, cost: Any) -> tuple[Gain, Any
     surrogate values a change as if every later state stayed as it is now; where feedback would have mended things
     anyway it promises several times too much, and a contraction that is only promised is none.
     """
-    smooth = jnp.where(gain.known, config.smooth * gain.cost + (1.0 - config.smooth) * cost, cost)
+    mean = jnp.where(gain.known, gain.smooth * gain.cost + (1.0 - gain.smooth) * cost, cost)
     realised = jnp.where(gain.known, cost - gain.cost, 0.0)
     cross = 0.9 * gain.cross + realised * gain.predicted
     square = 0.9 * gain.square + gain.predicted**2
     share = jnp.clip(cross / square, 0.25, 1.0) if config.calibrate else jnp.ones_like(cost)
-    return gain._replace(cross=cross, square=square, cost=smooth, known=jnp.bool_(True)), share
+    return gain._replace(cross=cross, square=square, cost=mean, known=jnp.bool_(True)), share
 
 
-def promise(config: TridentConfig, gain: Gain, change: Any) -> Gain:
+def promise(gain: Gain, change: Any) -> Gain:
     """Remember the change that a round's updates predict. A moving mean lags behind: against it, a new cost shows the
     last round's change, `smooth` of that of the round before, and so on."""
-    return gain._replace(predicted=change + config.smooth * gain.predicted)
+    return gain._replace(predicted=change + gain.smooth * gain.predicted)
 
 
 def learn(
@@ -154,7 +155,7 @@ def learn(
         metrics["trust"] = trust
     if config.safety == "lagrangian":
         metrics["multiplier"] = multiplier
-    return PolicyState(actors, promise(config, gain, spent), multiplier), metrics
+    return PolicyState(actors, promise(gain, spent), multiplier), metrics
 
 
 def _measures(task: Task, roll: Transition, report: Report) -> Metrics:

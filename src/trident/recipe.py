@@ -151,9 +151,8 @@ class TridentConfig:
     states of episodes, as printed."""
     calibrate: bool = True
     """Ask the surrogate for as much more as its predictions have fallen short of the costs measured later."""
-    smooth: float = 0.85
-    """Share of the past in the moving mean of the measured costs. A round's are those of few episodes: from one round
-    to the next they are mostly noise, and a shorter mean has the policy chase that."""
+    smooth: float = 0.6
+    """Share of the past in the moving mean of the measured costs: one round sees parts of few episodes."""
     slack: float | tuple[float, ...] = 0.0
     """xi: subtracted from the limits, in units of cost per step; likewise."""
     tighten: float = 0.5
@@ -167,6 +166,9 @@ class TridentConfig:
     """Imitation minibatches of a safe start (--warm-start), and half as many for the critics."""
     warm_log_std: float = -1.6
     """Log standard deviation after a safe start: exploration that a feasible policy survives."""
+    warm_smooth: float = 0.85
+    """`smooth` after a safe start. Costs do not fall from far above their limits then, where a long mean would lag and
+    have budgets overshoot; what is left of their changes is mostly noise, which a short one would have them chase."""
 
     def discounts(self, spec: EnvSpec) -> Float[Array, "J"]:
         """Of the reward and of every cost, [1 + K]."""

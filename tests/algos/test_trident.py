@@ -150,19 +150,20 @@ def test_training_limits_are_tighter_than_the_declared_ones():
     np.testing.assert_allclose(training_limits(config, spec), 0.5 * spec.limits - 0.1, rtol=1e-6)
 
 
-@pytest.mark.parametrize("smooth", [0.0, 0.6])
+@pytest.mark.parametrize("smooth", [0.0, 0.6, 0.85])
 def test_contraction_is_measured_against_later_costs(smooth):
-    config = TridentConfig(smooth=smooth)
-    gain = Gain(jnp.full(1, 1e-4), jnp.full(1, 1e-4), jnp.array([0.5]), jnp.zeros(1), jnp.bool_(True))
+    config, prior = TridentConfig(), jnp.full(1, 1e-4)
+    gain = Gain(prior, prior, jnp.array([0.5]), jnp.zeros(1), jnp.bool_(True), jnp.float32(smooth))
     cost = 0.5
     for _ in range(60):  # every round predicts -0.1 and gets -0.04
-        gain = promise(config, gain, jnp.array([-0.1]))
+        gain = promise(gain, jnp.array([-0.1]))
         cost -= 0.04
         gain, share = contraction(config, gain, jnp.array([cost]))
     np.testing.assert_allclose(share, 0.4, rtol=0.02)
     _, share = contraction(replace(config, calibrate=False), gain, jnp.array([cost]))
     assert share[0] == 1.0
-    smoothed, _ = contraction(TridentConfig(smooth=0.75), gain._replace(cost=jnp.array([0.4])), jnp.array([0.8]))
+    slow = gain._replace(cost=jnp.array([0.4]), smooth=jnp.float32(0.75))
+    smoothed, _ = contraction(config, slow, jnp.array([0.8]))
     np.testing.assert_allclose(smoothed.cost, 0.5, rtol=1e-5)
     rising = gain._replace(cross=jnp.array([-1.0]))
     _, share = contraction(config, rising, jnp.array([cost]))
@@ -172,12 +173,13 @@ def test_contraction_is_measured_against_later_costs(smooth):
 def test_the_first_cost_counts_whole_whatever_round_it_is_measured_in():
     """After a safe start the first cost was once averaged with a zero that nobody had measured."""
     env = PROBES["probe-constrained"]()
-    fresh = lcpo.start(Task(TridentConfig(), env.spec, env.physics), {}).gain
-    gain, share = contraction(TridentConfig(smooth=0.6), fresh, jnp.array([0.8]))
+    config = TridentConfig(smooth=0.6)
+    fresh = lcpo.start(Task(config, env.spec, env.physics), {}).gain
+    gain, share = contraction(config, fresh, jnp.array([0.8]))
     np.testing.assert_array_equal(gain.cost, jnp.array([0.8], jnp.float32))
     assert gain.known
     assert share[0] == 1.0  # nothing was promised yet
-    again, _ = contraction(TridentConfig(smooth=0.6), gain, jnp.array([0.3]))
+    again, _ = contraction(config, gain, jnp.array([0.3]))
     np.testing.assert_allclose(again.cost, 0.6 * 0.8 + 0.4 * 0.3, rtol=1e-6)
 
 
@@ -258,6 +260,7 @@ def test_safe_start_imitates_and_keeps_the_given_noise():
     state, metrics, sums = prepared(jax.random.key(0))
     assert metrics["imitation/mode_agreement"] > 0.95
     assert not state.policy.gain.known
+    assert state.policy.gain.smooth == np.float32(SMALL.warm_smooth) != np.float32(SMALL.smooth)
     np.testing.assert_allclose(state.policy.actors["log_std"], SMALL.warm_log_std)
     assert summarise(env.spec, jax.device_get(sums))["reward"] > env.optimum - 0.1
 

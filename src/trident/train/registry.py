@@ -94,7 +94,7 @@ LARGE = replace(TRIDENT, hidden=(256, 256), critic_hidden=(512, 512, 512), cost_
 PRINTED = replace(
     LARGE, estimator="stgc-paper", safety="paper", recovery="paper", agent_order="fixed", anneal="paper",
     trust_region=0.02, trust_region_final=1.0,  # 0.01 each of two updates a round
-    calibrate=False, smooth=0.0, tighten=1.0, attention=0.01,
+    calibrate=False, smooth=0.0, warm_smooth=0.0, tighten=1.0, attention=0.01,
     cost_physics=False, target_rate=0.005, source="pathwise", filter=False, reflex=False, horizon="one-step",
     share_budget=False, feasible="critic",
     log_std_final=TRIDENT.log_std,
