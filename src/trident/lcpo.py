@@ -53,7 +53,7 @@ class Gain(NamedTuple):
     cost: Any  # moving mean of the measured costs
     predicted: Any  # change that the updates so far predicted against that mean
     known: Any  # bool, not [K]: whether a cost has been measured yet
-    smooth: Any  # not [K]: share of the past in the moving mean
+    safe_start: Any  # bool, not [K]: whether the run began with one
 
 
 class PolicyState(NamedTuple):
@@ -76,8 +76,13 @@ GAIN_PRIOR = 1e-4
 
 def start(task: Task, actors: Any) -> PolicyState:
     zeros = jnp.zeros(task.spec.num_constraints)
-    gain = Gain(zeros + GAIN_PRIOR, zeros + GAIN_PRIOR, zeros, zeros, jnp.bool_(False), jnp.float32(task.config.smooth))
+    gain = Gain(zeros + GAIN_PRIOR, zeros + GAIN_PRIOR, zeros, zeros, jnp.bool_(False), jnp.bool_(False))
     return PolicyState(actors, gain, zeros)
+
+
+def memory(config: TridentConfig, gain: Gain) -> Any:
+    """Share of the past in the moving mean."""
+    return jnp.where(gain.safe_start, config.warm_smooth, config.smooth)
 
 
 def contraction(config: TridentConfig, gain: Gain, cost: Any) -> tuple[Gain, Any]:
@@ -88,7 +93,8 @@ def contraction(config: TridentConfig, gain: Gain, cost: Any) -> tuple[Gain, Any
     surrogate values a change as if every later state stayed as it is now; where feedback would have mended things
     anyway it promises several times too much, and a contraction that is only promised is none.
     """
-    mean = jnp.where(gain.known, gain.smooth * gain.cost + (1.0 - gain.smooth) * cost, cost)
+    smooth = memory(config, gain)
+    mean = jnp.where(gain.known, smooth * gain.cost + (1.0 - smooth) * cost, cost)
     realised = jnp.where(gain.known, cost - gain.cost, 0.0)
     cross = 0.9 * gain.cross + realised * gain.predicted
     square = 0.9 * gain.square + gain.predicted**2
@@ -96,10 +102,10 @@ def contraction(config: TridentConfig, gain: Gain, cost: Any) -> tuple[Gain, Any
     return gain._replace(cross=cross, square=square, cost=mean, known=jnp.bool_(True)), share
 
 
-def promise(gain: Gain, change: Any) -> Gain:
+def promise(config: TridentConfig, gain: Gain, change: Any) -> Gain:
     """Remember the change that a round's updates predict. A moving mean lags behind: against it, a new cost shows the
     last round's change, `smooth` of that of the round before, and so on."""
-    return gain._replace(predicted=change + gain.smooth * gain.predicted)
+    return gain._replace(predicted=change + memory(config, gain) * gain.predicted)
 
 
 def learn(
@@ -155,7 +161,7 @@ def learn(
         metrics["trust"] = trust
     if config.safety == "lagrangian":
         metrics["multiplier"] = multiplier
-    return PolicyState(actors, promise(gain, spent), multiplier), metrics
+    return PolicyState(actors, promise(config, gain, spent), multiplier), metrics
 
 
 def _measures(task: Task, roll: Transition, report: Report) -> Metrics:

@@ -152,18 +152,18 @@ def test_training_limits_are_tighter_than_the_declared_ones():
 
 @pytest.mark.parametrize("smooth", [0.0, 0.6, 0.85])
 def test_contraction_is_measured_against_later_costs(smooth):
-    config, prior = TridentConfig(), jnp.full(1, 1e-4)
-    gain = Gain(prior, prior, jnp.array([0.5]), jnp.zeros(1), jnp.bool_(True), jnp.float32(smooth))
+    config, prior = TridentConfig(warm_smooth=smooth), jnp.full(1, 1e-4)
+    gain = Gain(prior, prior, jnp.array([0.5]), jnp.zeros(1), jnp.bool_(True), jnp.bool_(True))
     cost = 0.5
     for _ in range(60):  # every round predicts -0.1 and gets -0.04
-        gain = promise(gain, jnp.array([-0.1]))
+        gain = promise(config, gain, jnp.array([-0.1]))
         cost -= 0.04
         gain, share = contraction(config, gain, jnp.array([cost]))
     np.testing.assert_allclose(share, 0.4, rtol=0.02)
     _, share = contraction(replace(config, calibrate=False), gain, jnp.array([cost]))
     assert share[0] == 1.0
-    slow = gain._replace(cost=jnp.array([0.4]), smooth=jnp.float32(0.75))
-    smoothed, _ = contraction(config, slow, jnp.array([0.8]))
+    begun = gain._replace(cost=jnp.array([0.4]), safe_start=jnp.bool_(False))
+    smoothed, _ = contraction(TridentConfig(smooth=0.75), begun, jnp.array([0.8]))
     np.testing.assert_allclose(smoothed.cost, 0.5, rtol=1e-5)
     rising = gain._replace(cross=jnp.array([-1.0]))
     _, share = contraction(config, rising, jnp.array([cost]))
@@ -173,14 +173,14 @@ def test_contraction_is_measured_against_later_costs(smooth):
 def test_the_first_cost_counts_whole_whatever_round_it_is_measured_in():
     """After a safe start the first cost was once averaged with a zero that nobody had measured."""
     env = PROBES["probe-constrained"]()
-    config = TridentConfig(smooth=0.6)
+    config = TridentConfig(smooth=0.7)
     fresh = lcpo.start(Task(config, env.spec, env.physics), {}).gain
     gain, share = contraction(config, fresh, jnp.array([0.8]))
     np.testing.assert_array_equal(gain.cost, jnp.array([0.8], jnp.float32))
     assert gain.known
     assert share[0] == 1.0  # nothing was promised yet
     again, _ = contraction(config, gain, jnp.array([0.3]))
-    np.testing.assert_allclose(again.cost, 0.6 * 0.8 + 0.4 * 0.3, rtol=1e-6)
+    np.testing.assert_allclose(again.cost, 0.7 * 0.8 + 0.3 * 0.3, rtol=1e-6)
 
 
 def train(name, config, rounds, seeds=2):
@@ -201,10 +201,21 @@ def train(name, config, rounds, seeds=2):
     return env, results, metrics
 
 
+TRAPPED = pytest.mark.xfail(strict=True, reason="noise and long steps: seed 0 ends with both pushing, 2 of 12 do")
+
+
 @pytest.mark.learning
-@pytest.mark.parametrize("estimator", ["exact", "stgc", "gs"])
-def test_finds_the_best_mode_and_its_parameters(estimator):
-    env, results, _ = train("probe-mode", replace(SMALL, estimator=estimator), 80)
+@pytest.mark.parametrize(
+    ("estimator", "name"),
+    [
+        *((estimator, "probe-mode") for estimator in ("exact", "stgc", "gs")),
+        pytest.param("exact", "probe-team", marks=TRAPPED),
+        ("stgc", "probe-team"),
+        ("gs", "probe-team"),
+    ],
+)
+def test_solves_the_unconstrained_probes(name, estimator):
+    env, results, _ = train(name, replace(SMALL, estimator=estimator), 80)
     for result in results:
         assert result["reward"] > env.optimum - 0.15
 
@@ -260,7 +271,8 @@ def test_safe_start_imitates_and_keeps_the_given_noise():
     state, metrics, sums = prepared(jax.random.key(0))
     assert metrics["imitation/mode_agreement"] > 0.95
     assert not state.policy.gain.known
-    assert state.policy.gain.smooth == np.float32(SMALL.warm_smooth) != np.float32(SMALL.smooth)
+    assert lcpo.memory(SMALL, state.policy.gain) == np.float32(SMALL.warm_smooth)
+    assert lcpo.memory(SMALL, algorithm.init(jax.random.key(0)).policy.gain) == np.float32(SMALL.smooth)
     np.testing.assert_allclose(state.policy.actors["log_std"], SMALL.warm_log_std)
     assert summarise(env.spec, jax.device_get(sums))["reward"] > env.optimum - 0.1
 

@@ -95,7 +95,7 @@ def make(config: TridentConfig, spec: EnvSpec, physics: Physics | None = None) -
         roll = roll._replace(extras=note(roll))
         whole = replays.Replay(replays.block_of(roll, remember), jnp.int32(roll.reward.size))
         critic, learned = pirc.learn(patient, state.critic, Data(roll, whole), actors, critic_key, state.rounds)
-        gain = state.policy.gain._replace(smooth=jnp.float32(config.warm_smooth))
+        gain = state.policy.gain._replace(safe_start=jnp.bool_(True))
         policy = state.policy._replace(actors=actors, gain=gain)
         return TridentState(policy, critic, jnp.int32(config.fit_rounds)), imitated | learned
 
