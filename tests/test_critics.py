@@ -223,20 +223,3 @@ def test_a_closed_form_of_one_step_says_nothing_of_what_follows():
     assert not parts.here.any()
     assert not closed_form.here_of(physics, 2, state).any()
     assert not closed_form.lasting_sums(physics, 2, state, action).any()
-
-
-@pytest.mark.parametrize(("rows", "parts"), [(8, 1), (512, 1), (1024, 2), (3200, 8), (2047, 23), (1021, 1)])
-def test_the_closed_form_is_computed_by_parts(rows, parts, monkeypatch):
-    """Into as few equal parts as fit; at once if that would take tiny ones (1,021 is prime)."""
-    monkeypatch.setattr(closed_form, "CHUNK", 512)
-    seen = []
-
-    def double(x):
-        seen.append(x["a"].shape)
-        return {"twice": 2 * x["a"], "sum": x["b"].sum(-1)}
-
-    x = {"a": jnp.arange(rows), "b": jnp.arange(3.0 * rows).reshape(rows, 3)}
-    got = closed_form.in_chunks(double, x)
-    assert seen[0] == (rows // parts,)
-    np.testing.assert_array_equal(got["twice"], 2 * x["a"])
-    np.testing.assert_array_equal(got["sum"], x["b"].sum(-1))

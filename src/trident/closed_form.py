@@ -19,13 +19,13 @@ k, h, l are fitted by least squares on early data, then frozen. Without physics 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from trident.maths.chunks import in_chunks
 from trident.types import HybridAction, Physics, Transition
 
 Discount = Float[Array, "J"]
@@ -70,7 +70,7 @@ def physics_parts(
     if physics is None:
         return Parts(zeros, zeros, zeros)
     if isinstance(physics, OneStep):
-        now = in_chunks(lambda rows: jax.vmap(physics.signals)(*rows), (state, action))
+        now = in_chunks(lambda rows: jax.vmap(physics.signals)(*rows), (state, action), CHUNK)
         return Parts(now, zeros, zeros)
 
     def some(rows: tuple[Array, HybridAction]) -> Parts:
@@ -81,14 +81,14 @@ def physics_parts(
         later = _carried_on(physics, jax.vmap(physics.predict)(state, action))
         return Parts(now, later, _carried_on(physics, state) if here else jnp.zeros_like(now))
 
-    return in_chunks(some, (state, action))
+    return in_chunks(some, (state, action), CHUNK)
 
 
 def here_of(physics: Physics | None, num_signals: int, state: Float[Array, "B S"]) -> Float[Array, "B J"]:
     """The part that no action changes."""
     if physics is None or isinstance(physics, OneStep):
         return jnp.zeros((state.shape[0], num_signals))
-    return in_chunks(lambda rows: _carried_on(physics, rows), state)
+    return in_chunks(lambda rows: _carried_on(physics, rows), state, CHUNK)
 
 
 def _carried_on(physics: Physics, state: Float[Array, "B S"]) -> Float[Array, "B J"]:
@@ -100,16 +100,6 @@ CHUNK = 2048
 operations stays in the cache."""
 FEW = 512
 """States that are enough where nothing is random."""
-
-
-def in_chunks(f: Callable[[Any], Any], rows: Any) -> Any:
-    """f of rows [B, ...], by equal parts of at most CHUNK rows (all at once where there are no such of decent size)."""
-    batch = jax.tree.leaves(rows)[0].shape[0]
-    counts = [n for n in range(1, batch // (CHUNK // 8) + 1) if batch % n == 0 and batch // n <= CHUNK]
-    if not counts or counts[0] == 1:
-        return f(rows)
-    parts = jax.tree.map(lambda x: x.reshape(counts[0], batch // counts[0], *x.shape[1:]), rows)
-    return jax.tree.map(lambda x: x.reshape(batch, *x.shape[2:]), jax.lax.map(f, parts))
 
 
 def q_phys(fit: PhysicsFit, parts: Parts, discount: Discount) -> Float[Array, "*batch J"]:

@@ -24,12 +24,13 @@ from trident import closed_form
 from trident import critics as pirc
 from trident import replay as replays
 from trident.critics import CriticState
+from trident.kronecker import Seen, kronecker_inverse
 from trident.maths.believable import believable
 from trident.maths.constrained_update import UpdateInfo, UpdateRule, constrained_update
 from trident.maths.discrete_gradient import default_estimator
 from trident.maths.fisher import fisher_product
 from trident.maths.returns import gae
-from trident.nets import act, leaning
+from trident.nets import act, actor_by_parts, leaning
 from trident.recipe import Task, TridentConfig, round_budget, temperature, training_limits, trust_region
 from trident.surrogate import (
     Choice,
@@ -136,7 +137,8 @@ def learn(
         def one_agent(carry: Any, agent: Any) -> Any:
             actors, spent = carry
             scene = _scene(task, data, agent, jax.random.fold_in(scene_key, agent))
-            update = AgentUpdate(task, critic, scene, taken, trust, tau, delta, agent, multiplier, inner_key)
+            own_key = jax.random.fold_in(inner_key, agent)
+            update = AgentUpdate(task, critic, scene, taken, trust, tau, delta, agent, multiplier, own_key)
             if config.agent_order == "simultaneous":
                 new, report = update.run(before, left)
             else:
@@ -251,14 +253,8 @@ class AgentUpdate(NamedTuple):
         rule = UpdateRule(self.delta, config.cg_steps, config.damping, recovery=config.recovery)
         if config.safety == "paper":
             rule = rule._replace(demands="none", divergence="new-old")
-        few = slice(0, config.fisher_batch)
-        product = fisher_product(
-            lambda t: policy(unravel(t), scene, agent, few), theta, mask[few], used,
-            weight[few] / jnp.maximum(jnp.sum(weight[few]), 1e-8),
-        )  # fmt: skip
+        product, precondition = self._fisher(theta, unravel, mask, used, weight)
         if config.metric == "euclidean":
-            stretch = 2.0 * self.delta / config.step_length**2
-            product = lambda v: stretch * v  # noqa: E731
             rule = rule._replace(slack=float("inf"))
         filtered, share = believable(halves)
         gradients = filtered if config.filter else jnp.sum(halves, axis=(0, 1))
@@ -268,8 +264,26 @@ class AgentUpdate(NamedTuple):
             slopes = 0.0 if source == "score" else self.trust * gradients[0]
             gradients = gradients.at[0].set(slopes + rise)
         gradients = self._priced(gradients)
-        new, info = constrained_update(rule, theta, gradients, surrogates, product, dist, mask, used, weight, budget)
+        new, info = constrained_update(
+            rule, theta, gradients, surrogates, product, dist, mask, used, weight, budget, precondition
+        )
         return unravel(new), Report(agent, info, share)
+
+    def _fisher(self, theta: Any, unravel: Any, mask: Any, used: Any, weight: Any) -> tuple[Any, Any]:
+        """Multiplication with the metric of the trust region, and with about its inverse."""
+        config, scene, agent, same = self.task.config, self.scene, self.agent, lambda v: v
+        if config.metric == "euclidean":
+            stretch = 2.0 * self.delta / config.step_length**2
+            return lambda v: stretch * v, same
+        few = slice(0, config.fisher_batch)
+        mask, weight = mask[few], weight[few] / jnp.maximum(jnp.sum(weight[few]), 1e-8)
+        obs, towards = jax.tree.map(lambda x: x[few, agent], (scene.obs, scene.leaning))
+        product = fisher_product(lambda t: actor_by_parts(unravel(t), obs, towards), theta, mask, used, weight)
+        if not config.precondition:
+            return product, same
+        _, key = jax.random.split(self.key)
+        inverse = kronecker_inverse(key, unravel(theta), Seen(obs, mask, towards, weight), used, config.damping)
+        return product, lambda v: ravel_pytree(inverse(unravel(v)))[0]
 
     def _priced(self, rows: Float[Array, "J *D"]) -> Float[Array, "J *D"]:
         """With multipliers, the objective pays for the costs."""
@@ -333,7 +347,8 @@ class AgentUpdate(NamedTuple):
             return (t + updates, opt), None
 
         total = advantage.shape[0]
-        keys = jax.random.split(jax.random.fold_in(self.key, self.agent), config.inner_epochs)
+        key, _ = jax.random.split(self.key)
+        keys = jax.random.split(key, config.inner_epochs)
         size = total // config.inner_minibatches
         picks = jax.vmap(lambda k: jax.random.permutation(k, total))(keys)[:, : size * config.inner_minibatches]
         (there, _), _ = jax.lax.scan(step, (theta, adam.init(theta)), picks.reshape(-1, size))

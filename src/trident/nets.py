@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from trident.maths import hybrid
+from trident.maths.chunks import in_chunks
 from trident.maths.hybrid import HybridDist
 from trident.types import ActionSpec, HybridAction, ReflexOf, View, decode_params
 
@@ -44,9 +45,20 @@ def mlp_apply(params: Params, x: Float[Array, "*batch I"]) -> Float[Array, "*bat
 def mlp_after_first(params: Params, x: Float[Array, "*batch H"]) -> Float[Array, "*batch O"]:
     """The rest of the network, given its first layer's linear output."""
     for layer, following in pairwise(params):
-        x = jax.nn.relu(_layer_norm(x) * layer["scale"] + layer["shift"])
-        x = x @ following["w"] + following["b"]
+        x = _activate(layer, x) @ following["w"] + following["b"]
     return x
+
+
+def mlp_inputs(params: Params, x: Float[Array, "*batch I"]) -> list[Float[Array, "*batch _"]]:
+    """What every layer's weights are multiplied with."""
+    inputs = [x]
+    for layer in params[:-1]:
+        inputs.append(_activate(layer, inputs[-1] @ layer["w"] + layer["b"]))
+    return inputs
+
+
+def _activate(layer: Params, x: Float[Array, "*batch H"]) -> Float[Array, "*batch H"]:
+    return jax.nn.relu(_layer_norm(x) * layer["scale"] + layer["shift"])
 
 
 def _layer_norm(x: Float[Array, "*batch H"]) -> Float[Array, "*batch H"]:
@@ -92,6 +104,15 @@ def actor_apply(params: Params, obs: Float[Array, "*batch O"], towards: Leaning 
     if towards is None:
         return dist
     return dist._replace(logits=dist.logits + towards[0], mean=dist.mean + towards[1])
+
+
+ROWS = 1024
+"""Of an actor's inputs that are worked through at once where there are many, and slopes are taken again and again."""
+
+
+def actor_by_parts(params: Params, obs: Float[Array, "B O"], towards: Leaning | None = None) -> HybridDist:
+    """`actor_apply` of many rows; its derivatives are taken part by part as well."""
+    return in_chunks(lambda rows: actor_apply(params, *rows), (obs, towards), ROWS)
 
 
 def leaning(reflex: ReflexOf | None, obs: Float[Array, "*batch O"]) -> Leaning | None:

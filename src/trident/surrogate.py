@@ -54,9 +54,9 @@ def policies(actors: Any, rows: Scene | Taken) -> hybrid.HybridDist:
     return actors_apply(actors, rows.obs, rows.leaning)
 
 
-def policy(actor: Any, rows: Scene | Taken, agent: Any, few: slice = slice(None)) -> hybrid.HybridDist:
-    """Of one agent, in all of the rows or in few."""
-    return actor_apply(actor, *jax.tree.map(lambda x: x[few, agent], (rows.obs, rows.leaning)))
+def policy(actor: Any, rows: Scene | Taken, agent: Any) -> hybrid.HybridDist:
+    """Of one agent."""
+    return actor_apply(actor, *jax.tree.map(lambda x: x[:, agent], (rows.obs, rows.leaning)))
 
 
 class Joint(NamedTuple):

@@ -136,21 +136,29 @@ def test_the_update_is_measured_and_shown_without_torch(monkeypatch, tmp_path):
     size = update_speed.UpdateSize(hidden=(8,), batch=64, obs_dim=4, fisher=16)
     part = json.loads(json.dumps(update_speed.measure_update(size, 1)))
     assert part["jax_faster_by"] == {}
-    whole, few = (part["results"][name] for name in ("jax", "jax few"))
-    assert whole["change"] != few["change"], "a Fisher matrix of few states is another one"
+    whole, two, few = (part["results"][name] for name in ("jax", "jax preconditioned", "jax few"))
+    assert two["change"] != few["change"], "a Fisher matrix of few states is another one"
+    assert two["error"] < few["error"], "and its solution another"
+    assert 0 < whole["error"] < 1
     text = page.page({"update": part, "about": {}, "goals": []})
-    assert "| jax, every state |" in text
-    assert "| jax, 16 states |" in text
+    assert "| jax, every state, 10 steps |" in text
+    assert "| jax, every state, 2 preconditioned steps |" in text
+    assert "| jax, 16 states, 2 preconditioned steps |" in text
     assert "install torch to compare" in text
-    assert list(part["parts"]) == list(update_speed.jax_parts(update_speed.make_problem(size)))
+    assert list(part["parts"]) == list(update_speed.jax_parts(update_speed.make_problem(size), PLAIN, 16))
     assert "| one trial of the line search |" in text
 
 
-def test_the_stages_of_an_update_make_up_the_update():
+PLAIN = update_speed.WAYS["jax"]
+
+
+@pytest.mark.parametrize("name", update_speed.WAYS)
+def test_the_stages_of_an_update_make_up_the_update(name):
     problem = update_speed.make_problem(update_speed.UpdateSize(hidden=(8,), batch=64, obs_dim=4))
-    update, theta = update_speed.jax_update(problem)
+    way = update_speed.WAYS[name]
+    update, theta = update_speed.jax_update(problem, way, 16)
     new, info = jax.jit(update)(theta, problem)
-    stages = list(update_speed.jax_parts(problem).values())
+    stages = list(update_speed.jax_parts(problem, way, 16).values())
     (_, (_, _, g)), (step, (gram, budget)), (trial, _) = stages[1:]
     natural = jax.jit(stages[1][0])(theta, problem, g)
     made = theta + info.fraction * jax.jit(step)(gram, budget) @ natural
@@ -163,7 +171,7 @@ def test_the_stages_of_an_update_make_up_the_update():
 def test_update_problem_binds_both_constraints():
     """The yardstick exercises the constrained solve: the cost that must fall falls, the other stays within its room."""
     problem = update_speed.make_problem(update_speed.UpdateSize(hidden=(8,), batch=64, obs_dim=4))
-    update, theta = update_speed.jax_update(problem)
+    update, theta = update_speed.jax_update(problem, PLAIN, 16)
     _, info = jax.jit(update)(theta, problem)
     assert info.kind == 1
     assert info.change[0] > 0

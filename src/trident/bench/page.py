@@ -91,30 +91,39 @@ def _env(part: dict[str, Any]) -> Iterator[Section]:
 
 def _update(part: dict[str, Any]) -> Iterator[Section]:
     size, faster = part["size"], part["jax_faster_by"]
-    title = {"jax": "jax, every state", "jax few": f"jax, {size['fisher']} states"}
+    two = f"{part['cg_steps']['jax preconditioned']} preconditioned steps"
+    title = {
+        "jax": f"jax, every state, {part['cg_steps']['jax']} steps",
+        "jax preconditioned": f"jax, every state, {two}",
+        "jax few": f"jax, {size['fisher']} states, {two}",
+    }
     rows = []
     for name, seconds in part["seconds"].items():
         outcome, public = part["results"][name], faster.get("public", {}).get(name)
         change = ", ".join(f"{x:+.4f}" for x in outcome["change"])
         rows.append([
             title.get(name, name), figure(1e3 * seconds), "" if public is None else figure(public) + " x",
-            figure(outcome["kl"]), change, figure(outcome["evaluations"]),
+            percent(outcome["error"]) if "error" in outcome else "", figure(outcome["kl"]), change,
+            figure(outcome["evaluations"]),
         ])  # fmt: skip
     layers = " x ".join(map(str, size["hidden"]))
     note = (
-        f"Hidden layers {layers}, batch {size['batch']:,}, {part['cg_steps']} conjugate-gradient steps for the reward "
-        f"and each of {size['constraints']} costs, {part['threads']} threads. JAX multiplies with the Fisher matrix "
-        "through one linearisation; PyTorch differentiates the KL twice, from scratch in every product (public) or "
-        "keeping the first derivative's graph (kept-graph). KL and changes are those of every state, and say how "
-        f"nearly all solve the same problem. The Fisher matrix is that of every state, or of {size['fisher']}, as "
-        "TRIDENT takes it."
+        f"Hidden layers {layers}, batch {size['batch']:,}, conjugate-gradient steps for the reward and each of "
+        f"{size['constraints']} costs ({part['cg_steps']['jax']} in PyTorch), {part['threads']} threads. JAX "
+        "multiplies with the Fisher matrix through one linearisation; PyTorch differentiates the KL twice, from scratch "
+        "in every product (public) or keeping the first derivative's graph (kept-graph). The steps are preconditioned by the "
+        "Fisher matrix's inverse layer by layer (K-FAC). The error is the distance from the exact solution with every "
+        "state's Fisher matrix, in that matrix's norm, the worst of reward and costs (PyTorch's is that of the first "
+        "row). KL and changes are those of every state. The last of JAX's ways is TRIDENT's default."
     )
     note += f" PyTorch: {part['missing']}." if part["missing"] else f" PyTorch {part['torch']}."
-    header = ["", "ms per update", "faster than public", "KL", "change of reward, costs", "line-search trials"]
+    header = [
+        "", "ms per update", "faster than public", "error", "KL", "change of reward, costs", "line-search trials"
+    ]  # fmt: skip
     yield Section("One agent's constrained update", header, rows, note)
     if "parts" in part:
         rows = [[name, figure(1e3 * seconds)] for name, seconds in part["parts"].items()]
-        note = f"Compiled apart, with the Fisher matrix of {size['fisher']} states; each forms anew what it needs."
+        note = f"Compiled apart, with the Fisher matrix of every state and {two}; each forms anew what it needs."
         yield Section("Where an update's time goes", ["", "ms"], rows, note)
 
 

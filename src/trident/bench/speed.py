@@ -146,7 +146,7 @@ def goals(record: dict[str, Any]) -> list[dict[str, Any]]:
         ("env: JAX over NumPy, one at a time", env.get("numpy one at a time"), ">=", 100.0),
         ("env: JAX over NumPy, batched", env.get("numpy batched"), ">=", 4.0),
         ("constrained update: JAX over PyTorch", update.get("public", {}).get("jax few"), ">=", 10.0),
-        ("the same, Fisher matrix of every state", update.get("public", {}).get("jax"), ">=", 10.0),
+        ("the same, Fisher matrix of every state", update.get("public", {}).get("jax preconditioned"), ">=", 10.0),
         ("STGC over Gumbel-Softmax, share of a round", overhead.get("stgc over gs", {}).get("of_round"), "<=", 0.10),
         ("physics, share of a round", overhead.get("physics", {}).get("of_round"), "<=", 0.02),
         ("the same, the paper's networks", overhead.get(LARGE_PHYSICS, {}).get("of_round"), "<=", 0.02),

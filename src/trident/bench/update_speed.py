@@ -1,11 +1,12 @@
 """One agent's constrained update against the same update written plainly in PyTorch.
 
-The problem is the same to the last number: network, observations, hybrid distribution, advantages, budgets,
-conjugate-gradient steps and line-search rule. JAX solves it twice: with the Fisher matrix of every state, as PyTorch
-does, and with that of a few states, as TRIDENT does (gradients, KL and surrogates are those of every state). PyTorch is
-no dependency: it runs in a process of its own (benchmarks/speed/torch_update.py), under this interpreter or the one
-named by TRIDENT_TORCH_PYTHON, and takes turns with JAX. Both may use every core of the machine. The stages of the
-second form are timed apart as well.
+The problem is the same to the last number: network, observations, hybrid distribution, advantages, budgets and
+line-search rule. JAX solves it in three ways (WAYS): by ten conjugate-gradient steps with the Fisher matrix of every
+state, as PyTorch does; by two preconditioned steps with the same matrix; and by two with that of a few states, as
+TRIDENT does (gradients, KL and surrogates are always those of every state). How far each ends from the exact solution
+of the first system is measured too. PyTorch is no dependency: it runs in a process of its own
+(benchmarks/speed/torch_update.py), under this interpreter or the one named by TRIDENT_TORCH_PYTHON, and takes turns
+with JAX. Both may use every core of the machine. The stages of the second way are timed apart as well.
 """
 
 from __future__ import annotations
@@ -28,22 +29,42 @@ from jax.flatten_util import ravel_pytree
 from trident.bench.env_speed import from_checkout
 from trident.bench.timing import compile_, interleave, usable_cores
 from trident.errors import TridentError
+from trident.kronecker import Seen, kronecker_inverse
 from trident.maths import hybrid
 from trident.maths.constrained_step import constrained_step, joint_clip, single_clip
 from trident.maths.constrained_update import UpdateRule, constrained_update
 from trident.maths.fisher import conjugate_gradient, fisher_product
-from trident.nets import actor_apply, actor_init
+from trident.nets import actor_apply, actor_by_parts, actor_init
+from trident.recipe import TridentConfig
 
-WAYS = ("public", "kept-graph")
+TORCH_WAYS = ("public", "kept-graph")
 """How PyTorch takes its second derivatives; see benchmarks/speed/torch_update.py."""
+
+
+class Way(NamedTuple):
+    """How the natural gradients are found."""
+
+    few: bool = False
+    """Fisher matrix of a few states instead of all."""
+    preconditioned: bool = False
+    cg_steps: int = UpdateRule(0.0).cg_steps
+
+
+TRIDENTS = TridentConfig()
+WAYS = {
+    "jax": Way(),
+    "jax preconditioned": Way(preconditioned=True, cg_steps=TRIDENTS.cg_steps),
+    "jax few": Way(True, TRIDENTS.precondition, TRIDENTS.cg_steps),
+}
+"""The same steps as PyTorch; as near to the solution, or nearer, in fewer; and as TRIDENT does by default."""
 
 
 @dataclass(frozen=True)
 class UpdateSize:
     hidden: tuple[int, ...] = (256, 256)
     batch: int = 3200
-    fisher: int = 256
-    """States of the Fisher matrix where not all are asked: TRIDENT's default."""
+    fisher: int = TRIDENTS.fisher_batch
+    """States of the Fisher matrix where not all are asked."""
     obs_dim: int = 78
     modes: int = 3
     params: int = 3
@@ -85,9 +106,10 @@ class Pieces(NamedTuple):
     dist: Callable[[Any], hybrid.HybridDist]
     surrogates: Callable[[Any], Any]
     product: Callable[[Any], Any]
+    precondition: Callable[[Any], Any]
 
 
-def take_apart(problem: Problem, fisher: int | None) -> tuple[Callable[[Any, Problem], Pieces], Any]:
+def take_apart(problem: Problem, way: Way, few: int) -> tuple[Callable[[Any, Problem], Pieces], Any]:
     """(theta, problem) -> pieces, and theta."""
     theta, unravel = ravel_pytree(problem.actor)
 
@@ -100,38 +122,45 @@ def take_apart(problem: Problem, fisher: int | None) -> tuple[Callable[[Any, Pro
         def surrogates(t: Any) -> Any:
             return weight @ (jnp.expm1(log_prob(t) - old)[:, None] * p.advantage)
 
-        few = min(fisher or count, count)
+        rows = min(few, count) if way.few else count
+        seen = Seen(p.obs[:rows], mask[:rows], None, jnp.full(rows, 1.0 / rows))
         product = fisher_product(
-            lambda t: actor_apply(unravel(t), p.obs[:few]), theta, mask[:few], p.used, jnp.full(few, 1.0 / few)
+            lambda t: actor_by_parts(unravel(t), seen.obs), theta, seen.mode_mask, p.used, seen.weight
         )
-        return Pieces(mask, weight, dist, surrogates, product)
+        if not way.preconditioned:
+            return Pieces(mask, weight, dist, surrogates, product, lambda v: v)
+        inverse = kronecker_inverse(jax.random.key(0), unravel(theta), seen, p.used, RULE.damping)
+        return Pieces(mask, weight, dist, surrogates, product, lambda v: ravel_pytree(inverse(unravel(v)))[0])
 
     return pieces, theta
 
 
-def jax_update(problem: Problem, fisher: int | None = None) -> tuple[Callable[..., Any], Any]:
+def jax_update(problem: Problem, way: Way, few: int) -> tuple[Callable[..., Any], Any]:
     """(theta, problem) -> (theta', info), and theta. The gradients of the surrogates are part of the update."""
-    pieces, theta = take_apart(problem, fisher)
+    pieces, theta = take_apart(problem, way, few)
+    rule = RULE._replace(cg_steps=way.cg_steps)
 
     def update(theta: Any, p: Problem) -> Any:
         of = pieces(theta, p)
         gradients = jax.jacrev(of.surrogates)(theta)
         return constrained_update(
-            RULE, theta, gradients, of.surrogates, of.product, of.dist, of.mask, p.used, of.weight, p.budget
-        )
+            rule, theta, gradients, of.surrogates, of.product, of.dist, of.mask, p.used, of.weight, p.budget,
+            of.precondition,
+        )  # fmt: skip
 
     return update, theta
 
 
-def jax_parts(problem: Problem, fisher: int | None = None) -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
+def jax_parts(problem: Problem, way: Way, few: int) -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
     """The stages of that update as programs of their own: name -> (function, arguments)."""
-    pieces, theta = take_apart(problem, fisher)
+    pieces, theta = take_apart(problem, way, few)
 
     def gradients(theta: Any, p: Problem) -> Any:
         return jax.jacrev(pieces(theta, p).surrogates)(theta)
 
     def solve(theta: Any, p: Problem, g: Any) -> Any:
-        return conjugate_gradient(pieces(theta, p).product, g, RULE.cg_steps, RULE.damping)
+        of = pieces(theta, p)
+        return conjugate_gradient(of.product, g, way.cg_steps, RULE.damping, of.precondition)
 
     def step(gram: Any, budget: Any) -> Any:
         wish = single_clip(gram[1:, 1:], budget, RULE.delta, RULE.margin)
@@ -147,42 +176,62 @@ def jax_parts(problem: Problem, fisher: int | None = None) -> dict[str, tuple[Ca
     new = theta + 0.01 * natural[0]
     return {
         "gradients of reward and costs": (gradients, (theta, problem)),
-        "conjugate gradients": (solve, (theta, problem, g)),
+        SOLVE: (solve, (theta, problem, g)),
         "constrained step": (step, (g @ natural.T, problem.budget)),
         "one trial of the line search": (trial, (theta, problem, new)),
     }
+
+
+def solution_errors(problem: Problem, few: int) -> dict[str, float]:
+    """How far every way's natural gradients are from the exact ones of every state's Fisher matrix H, in H's own norm
+    and as a share of theirs: |x - x*| / |x*|, the worst of reward and costs."""
+    exact = Way(preconditioned=True, cg_steps=200)
+    naturals = {}
+    for name, way in (WAYS | {"exact": exact}).items():
+        solve, arguments = jax_parts(problem, way, few)[SOLVE]
+        naturals[name] = jax.jit(solve)(*arguments)
+    pieces, theta = take_apart(problem, exact, few)
+    square = jax.jit(jax.vmap(lambda v: v @ (pieces(theta, problem).product(v) + RULE.damping * v)))
+    star = naturals.pop("exact")
+    return {name: float(jnp.max(jnp.sqrt(square(x - star) / square(star)))) for name, x in naturals.items()}
+
+
+SOLVE = "conjugate gradients"
 
 
 def measure_update(size: UpdateSize, repeats: int) -> dict[str, Any]:
     problem = make_problem(size)
     calls: dict[str, Callable[[], Any]] = {}
     results: dict[str, Any] = {}
-    for name, fisher in (("jax", None), ("jax few", size.fisher)):
-        update, theta = jax_update(problem, fisher)
+    for name, way in WAYS.items():
+        update, theta = jax_update(problem, way, size.fisher)
         compiled = compile_(update, theta, problem).call
         calls[name] = lambda compiled=compiled, theta=theta: compiled(theta, problem)
         results[name] = _outcome(compiled(theta, problem)[1])
-    stages = {name: (compile_(f, *args).call, args) for name, (f, args) in jax_parts(problem, size.fisher).items()}
+    for name, error in solution_errors(problem, size.fisher).items():
+        results[name]["error"] = error
+    apart = jax_parts(problem, WAYS["jax preconditioned"], size.fisher)
+    stages = {name: (compile_(f, *args).call, args) for name, (f, args) in apart.items()}
     parts = {name: lambda call=call, args=args: call(*args) for name, (call, args) in stages.items()}
     out = {
         "size": size.__dict__ | {"constraints": len(problem.budget)},
-        "cg_steps": RULE.cg_steps,
+        "cg_steps": {name: way.cg_steps for name, way in WAYS.items()},
         "threads": usable_cores(),
         "missing": None,
     }
     try:
         with TorchWorker(problem) as worker:
-            torch = {f"torch {way}": lambda way=way: worker.update(way) for way in WAYS}
+            torch = {f"torch {way}": lambda way=way: worker.update(way) for way in TORCH_WAYS}
             seconds = interleave(calls | parts | torch, repeats)
-            seconds |= {f"torch {way}": worker.best[way] for way in WAYS}
-            results |= {f"torch {way}": worker.results[way] for way in WAYS}
+            seconds |= {f"torch {way}": worker.best[way] for way in TORCH_WAYS}
+            results |= {f"torch {way}": worker.results[way] for way in TORCH_WAYS}
             out["torch"] = worker.version
     except TridentError as error:
         out["missing"] = str(error)
         seconds = interleave(calls | parts, repeats)
     faster = {
         way: {name: seconds[f"torch {way}"] / seconds[name] for name in calls}
-        for way in WAYS
+        for way in TORCH_WAYS
         if f"torch {way}" in seconds
     }
     out["parts"] = {name: seconds.pop(name) for name in parts}
@@ -201,7 +250,7 @@ class TorchWorker:
         script = from_checkout("benchmarks/speed/torch_update.py")
         python = os.environ.get("TRIDENT_TORCH_PYTHON", sys.executable)
         self.version = _torch_version(python)
-        self.best: dict[str, float] = dict.fromkeys(WAYS, float("inf"))
+        self.best: dict[str, float] = dict.fromkeys(TORCH_WAYS, float("inf"))
         self.results: dict[str, Any] = {}
         self._folder = tempfile.TemporaryDirectory()
         path = Path(self._folder.name) / "problem.npz"

@@ -77,12 +77,14 @@ def constrained_update(
     used: Bool[Array, "M P"],
     weight: Float[Array, "B"],
     budget: Float[Array, "K"],
+    precondition: Callable[[Float[Array, "D"]], Float[Array, "D"]] = lambda v: v,
 ) -> tuple[Float[Array, "D"], UpdateInfo]:
     """`surrogates(theta')` is the change of the reward and cost surrogates from `theta`; `product` multiplies with the
-    Fisher matrix (maths.fisher; fewer states suffice for it); `weight` sums to one.
+    Fisher matrix (maths.fisher; fewer states suffice for it), `precondition` with about its inverse; `weight` sums to
+    one.
     """
     old = dist(theta)
-    natural = conjugate_gradient(product, gradients, rule.cg_steps, rule.damping)
+    natural = conjugate_gradient(product, gradients, rule.cg_steps, rule.damping, precondition)
     gram = gradients @ natural.T
     if rule.demands == "clipped":
         wish = single_clip(gram[1:, 1:], budget, rule.delta, rule.margin)
