@@ -93,6 +93,5 @@ def rough_inverse(m: Float[Array, "D D"], doublings: int = DOUBLINGS) -> Float[A
     is all that a preconditioner must be. Nothing but matrix products: factorisations leave the compiled program on
     CPUs, and hang there when seeds run side by side.
     """
-    two = 2.0 * jnp.eye(len(m))
-    first = jnp.eye(len(m)) / jnp.max(jnp.sum(jnp.abs(m), axis=-1))
-    return jax.lax.fori_loop(0, doublings, lambda _, x: x @ (two - m @ x), first)
+    two, c = 2.0 * jnp.eye(len(m)), 1.0 / jnp.max(jnp.sum(jnp.abs(m), axis=-1))
+    return jax.lax.fori_loop(1, doublings, lambda _, x: x @ (two - m @ x), c * (two - c * m))

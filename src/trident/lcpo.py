@@ -315,7 +315,8 @@ class AgentUpdate(NamedTuple):
             slopes = jax.tree.map(lambda x: x * rows.reshape(1, -1, *(1,) * (x.ndim - 2)), slopes)
             nothing = jax.tree.map(jnp.zeros_like, slopes)
             paths = [slopes._replace(unit=nothing.unit), nothing._replace(unit=slopes.unit)]
-            return jax.vmap(jax.vmap(lambda s: pull(s)[0]))(jax.tree.map(lambda *x: jnp.stack(x), *paths))
+            one_by_one = lambda s: jax.lax.map(lambda each: pull(each)[0], s)  # noqa: E731  (faster than all at once)
+            return jax.lax.map(one_by_one, jax.tree.map(lambda *x: jnp.stack(x), *paths))
 
         split = lambda x: jnp.moveaxis(x.reshape(x.shape[0] // 2, 2, *x.shape[1:]), 1, 0)  # noqa: E731
         apart = jax.tree.map(jax.vmap(split, out_axes=1), slopes)
