@@ -114,7 +114,8 @@ def _update(part: dict[str, Any]) -> Iterator[Section]:
         "scratch in every product (public) or keeping the first derivative's graph (kept-graph). The steps are "
         "preconditioned by the Fisher matrix's inverse layer by layer (K-FAC). The error is the distance from the "
         "exact solution with every state's Fisher matrix, in that matrix's norm, the worst of reward and costs "
-        "(PyTorch's is that of the first row). KL and changes are those of every state. The last of JAX's ways is TRIDENT's default."
+        "(PyTorch's is that of the first row). KL and changes are those of every state. The last of "
+        "JAX's ways is TRIDENT's default."
     )
     note += f" PyTorch: {part['missing']}." if part["missing"] else f" PyTorch {part['torch']}."
     header = [
