@@ -22,7 +22,7 @@ from trident.maths import hybrid
 from trident.maths.constrained_update import TRUST_REGION, UpdateInfo
 from trident.maths.discrete_gradient import ESTIMATORS
 from trident.nets import actor_apply, actors_apply, leaning
-from trident.recipe import UNLIMITED, Task, TridentConfig, calm, damping, round_budget, temperature, training_limits
+from trident.recipe import UNLIMITED, Task, TridentConfig, calm, round_budget, temperature, training_limits
 from trident.replay import Replay, block_of
 from trident.report.figures import DIAGNOSTICS
 from trident.rollout import rollout, start
@@ -47,34 +47,6 @@ def test_temperature_falls_over_the_first_part_of_the_run():
     np.testing.assert_allclose(values, [1.0, 0.1**0.5, 0.1, 0.1], rtol=1e-5)
     paper = replace(config, anneal="paper")
     np.testing.assert_allclose(temperature(paper, 0.9, 1000), 0.9995**1000, rtol=1e-4)
-
-
-def test_damping_falls_over_the_first_part_of_the_run():
-    config = TridentConfig(damping=0.2, damping_final=0.002)
-    values = [float(damping(config, f)) for f in (0.0, 0.3, 0.6, 1.0)]
-    np.testing.assert_allclose(values, [0.2, 0.02, 0.002, 0.002], rtol=1e-5)
-    constant = TridentConfig(damping=0.1, damping_final=0.1)
-    np.testing.assert_allclose(damping(constant, 0.4), 0.1, rtol=1e-6)
-
-
-def test_damping_reaches_the_solve(monkeypatch):
-    """Of the update's own part of the run: what the preconditioner and the rule are given."""
-    given = []
-
-    def run(self, actors, budget):
-        given.append(self.damping)
-        info = UpdateInfo(jnp.int32(TRUST_REGION), *(jnp.float32(0),) * 3, jnp.zeros(1 + len(budget)), budget, budget)
-        return jax.tree.map(lambda x: x[self.agent], actors), lcpo.Report(
-            self.agent, info, jnp.zeros((2, 1 + len(budget)))
-        )
-
-    monkeypatch.setattr(AgentUpdate, "run", run)
-    env, roll = play_random("probe-chain")
-    config = replace(SMALL, policy_batch=32, fisher_batch=16, source="pathwise")
-    state, rows = trident.make(config, env.spec).init(jax.random.key(0)), block_of(roll)
-    data = Data(roll, Replay(rows, jnp.int32(rows.reward.size)))
-    lcpo.learn(Task(config, env.spec, None), state.policy, state.critic, data, jax.random.key(1), 1.0, 0)
-    assert float(given[0]) == pytest.approx(config.damping_final)
 
 
 def test_budgets_spend_slack_and_give_excess_back():
@@ -433,7 +405,7 @@ def test_a_high_price_outweighs_whatever_the_reward_says():
         for name, task in tasks.items():
             taken, trust = _taken(task, state.policy.actors, critic, data.rollout)
             update = AgentUpdate(
-                task, critic, _scene(task, data, 0, key), taken, trust, 0.5, 0.01, 0.01, 0, jnp.array([price]), key
+                task, critic, _scene(task, data, 0, key), taken, trust, 0.5, 0.01, 0, jnp.array([price]), key
             )
             new, report = update.run(state.policy.actors, jnp.array([UNLIMITED]))
             found[name] = ravel_pytree(new)[0], report.info.change[1]
@@ -564,9 +536,7 @@ def gradients_of(name, **fields):
         moved = lambda w: w + shift * jax.random.normal(jax.random.key(1), w.shape)  # noqa: E731
         critic = state.critic._replace(critics=jax.tree.map(moved, state.critic.critics), fit=fit)
         scene = _scene(task, data, 0, key)
-        update = AgentUpdate(
-            task, critic, scene, None, 1.0, 0.5, 0.01, 0.01, 0, jnp.zeros(env.spec.num_constraints), key
-        )
+        update = AgentUpdate(task, critic, scene, None, 1.0, 0.5, 0.01, 0.01, 0, jnp.zeros(env.spec.num_constraints), key)
         halves, change = update._through_critics(state.policy.actors, theta, unravel, scene.weight)
         return scene.state, halves, jax.jacrev(change)(theta)
 
@@ -645,9 +615,7 @@ def test_without_physics_and_with_alpha_one_it_is_cpo_on_the_exact_marginal():
         return jnp.where(b @ free <= budget, free, bound), b @ free
 
     _, freely = by_hand(1.0)
-    update = AgentUpdate(
-        task, critic, scene, None, 1.0, 0.5, config.trust_region, config.damping, 0, jnp.zeros(1), jax.random.key(3)
-    )
+    update = AgentUpdate(task, critic, scene, None, 1.0, 0.5, config.trust_region, config.damping, 0, jnp.zeros(1), jax.random.key(3))
     run = jax.jit(update.run)
     for room in (0.3, 10.0):
         budget = round_budget(config, jnp.array([-room * abs(float(freely))]))
@@ -751,7 +719,7 @@ def test_the_printed_preset_is_printed_in_every_part():
     wanted = {
         "estimator": "stgc-paper", "safety": "paper", "recovery": "paper", "agent_order": "fixed", "anneal": "paper",
         "horizon": "one-step", "cost_physics": False, "share_budget": False, "feasible": "critic", "calibrate": False,
-        "filter": False, "reflex": False, "tighten": 1.0, "smooth": 0.0, "source": "pathwise", "precondition": False,
+        "filter": False, "reflex": False, "tighten": 1.0, "smooth": 0.0, "source": "pathwise",
         "trust_region": 0.02, "updates": 2,
         "hidden": (256, 256), "critic_hidden": (512, 512, 512), "cost_hidden": (256, 256),
     }  # fmt: skip
