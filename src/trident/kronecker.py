@@ -34,7 +34,7 @@ class Seen(NamedTuple):
 
 
 def kronecker_inverse(
-    key: Key, actor: Any, seen: Seen, used: Bool[Array, "M P"], damping: float | Float[Array, ""]
+    key: Key, actor: Any, seen: Seen, used: Bool[Array, "M P"], damping: float
 ) -> Callable[[Any], Any]:
     """tree of the actor's shape -> about (F + damping)^-1 times it."""
     score = _scores(key, actor, seen, used)
@@ -74,7 +74,7 @@ def _scores(key: Key, actor: Any, seen: Seen, used: Bool[Array, "M P"]) -> Any:
     return of_rows(rest, seen.obs, seen.leaning, seen.mode_mask, mode, raw)
 
 
-def _inverses(a: Float[Array, "I I"], s: Float[Array, "H H"], damping: float | Float[Array, ""]) -> tuple[Array, Array]:
+def _inverses(a: Float[Array, "I I"], s: Float[Array, "H H"], damping: float) -> tuple[Array, Array]:
     """Of both factors, each with its share of the damping."""
     size = lambda m: jnp.maximum(jnp.trace(m) / len(m), 1e-12)  # noqa: E731
     balance = jnp.sqrt(size(a) / size(s))

@@ -31,7 +31,7 @@ from trident.maths.discrete_gradient import default_estimator
 from trident.maths.fisher import fisher_product
 from trident.maths.returns import gae
 from trident.nets import act, actor_by_parts, leaning
-from trident.recipe import Task, TridentConfig, damping, round_budget, temperature, training_limits, trust_region
+from trident.recipe import Task, TridentConfig, round_budget, temperature, training_limits, trust_region
 from trident.surrogate import (
     Choice,
     Scene,
@@ -124,7 +124,7 @@ def learn(
     multiplier = jnp.maximum(
         state.multiplier + config.multiplier_rate * excess / jnp.maximum(jnp.asarray(spec.limits), 1e-3), 0.0
     )
-    tau, damp = temperature(config, fraction, rounds), damping(config, fraction)
+    tau = temperature(config, fraction, rounds)
     delta = trust_region(task, fraction) / config.updates
 
     def one_pass(carry: Any, pass_key: Any) -> Any:
@@ -138,7 +138,7 @@ def learn(
             actors, spent = carry
             scene = _scene(task, data, agent, jax.random.fold_in(scene_key, agent))
             own_key = jax.random.fold_in(inner_key, agent)
-            update = AgentUpdate(task, critic, scene, taken, trust, tau, delta, damp, agent, multiplier, own_key)
+            update = AgentUpdate(task, critic, scene, taken, trust, tau, delta, agent, multiplier, own_key)
             if config.agent_order == "simultaneous":
                 new, report = update.run(before, left)
             else:
@@ -227,7 +227,6 @@ class AgentUpdate(NamedTuple):
     trust: Any  # weight of the critics' slopes beside the advantages
     tau: Any
     delta: Any  # trust region of this update
-    damping: Any  # of its Fisher matrix
     agent: Any
     multiplier: Any
     key: Any
@@ -251,7 +250,7 @@ class AgentUpdate(NamedTuple):
                 changes = changes.at[0].multiply(self.trust).at[0].add(gain(t))
             return self._priced(changes)
 
-        rule = UpdateRule(self.delta, config.cg_steps, self.damping, recovery=config.recovery)
+        rule = UpdateRule(self.delta, config.cg_steps, config.damping, recovery=config.recovery)
         if config.safety == "paper":
             rule = rule._replace(demands="none", divergence="new-old")
         product, precondition = self._fisher(theta, unravel, mask, used, weight)
@@ -283,7 +282,7 @@ class AgentUpdate(NamedTuple):
         if not config.precondition:
             return product, same
         _, key = jax.random.split(self.key)
-        inverse = kronecker_inverse(key, unravel(theta), Seen(obs, mask, towards, weight), used, self.damping)
+        inverse = kronecker_inverse(key, unravel(theta), Seen(obs, mask, towards, weight), used, config.damping)
         return product, lambda v: ravel_pytree(inverse(unravel(v)))[0]
 
     def _priced(self, rows: Float[Array, "J *D"]) -> Float[Array, "J *D"]:

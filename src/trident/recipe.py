@@ -136,11 +136,8 @@ class TridentConfig:
     """Conjugate-gradient steps."""
     precondition: bool = True
     """Precondition them layer by layer (K-FAC): two steps then do what ten do without."""
-    damping: float = 0.1
-    """Added to the Fisher matrix's diagonal at the start of the run. The more, the shorter a step where the batch says
-    little about the policy: an accurate solution would follow its noise there."""
-    damping_final: float = 0.01
-    """The same from 60 % of the run on, when steps are short and directions matter more."""
+    damping: float = 0.01
+    """Added to the Fisher matrix's diagonal."""
 
     safety: Literal["lyapunov", "paper", "lagrangian", "none"] = "lyapunov"
     """lyapunov: a round's costs may change by alpha (d - J - xi); paper: by d - J, as printed; lagrangian: no budget,
@@ -237,10 +234,6 @@ def temperature(config: TridentConfig, fraction: Any, rounds: Any) -> Any:
         return jnp.maximum(config.tau_min, config.tau_start * 0.9995**rounds)
     share = jnp.minimum(fraction / 0.6, 1.0)
     return config.tau_start * (config.tau_min / config.tau_start) ** share
-
-
-def damping(config: TridentConfig, fraction: Any) -> Any:
-    return config.damping * (config.damping_final / config.damping) ** jnp.minimum(fraction / 0.6, 1.0)
 
 
 def trust_region(task: Task, fraction: Any) -> Any:

@@ -373,7 +373,7 @@ def test_slopes_weigh_as_much_as_the_critics_are_right():
         for name, task in tasks.items():
             taken, _ = _taken(task, state.policy.actors, critic, data.rollout)
             scene = _scene(task, data, 0, key)
-            update = AgentUpdate(task, critic, scene, taken, sources[name], 0.5, 0.01, 0.01, 0, jnp.zeros(1), key)
+            update = AgentUpdate(task, critic, scene, taken, sources[name], 0.5, 0.01, 0, jnp.zeros(1), key)
             ends[name] = ravel_pytree(update.run(state.policy.actors, jnp.array([UNLIMITED]))[0])[0]
         return ends, trust
 
@@ -536,7 +536,7 @@ def gradients_of(name, **fields):
         moved = lambda w: w + shift * jax.random.normal(jax.random.key(1), w.shape)  # noqa: E731
         critic = state.critic._replace(critics=jax.tree.map(moved, state.critic.critics), fit=fit)
         scene = _scene(task, data, 0, key)
-        update = AgentUpdate(task, critic, scene, None, 1.0, 0.5, 0.01, 0.01, 0, jnp.zeros(env.spec.num_constraints), key)
+        update = AgentUpdate(task, critic, scene, None, 1.0, 0.5, 0.01, 0, jnp.zeros(env.spec.num_constraints), key)
         halves, change = update._through_critics(state.policy.actors, theta, unravel, scene.weight)
         return scene.state, halves, jax.jacrev(change)(theta)
 
@@ -615,7 +615,7 @@ def test_without_physics_and_with_alpha_one_it_is_cpo_on_the_exact_marginal():
         return jnp.where(b @ free <= budget, free, bound), b @ free
 
     _, freely = by_hand(1.0)
-    update = AgentUpdate(task, critic, scene, None, 1.0, 0.5, config.trust_region, config.damping, 0, jnp.zeros(1), jax.random.key(3))
+    update = AgentUpdate(task, critic, scene, None, 1.0, 0.5, config.trust_region, 0, jnp.zeros(1), jax.random.key(3))
     run = jax.jit(update.run)
     for room in (0.3, 10.0):
         budget = round_budget(config, jnp.array([-room * abs(float(freely))]))

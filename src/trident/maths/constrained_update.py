@@ -29,7 +29,7 @@ class UpdateRule(NamedTuple):
     delta: float
     """Trust region: mean KL(old || new)."""
     cg_steps: int = 10
-    damping: float | Float[Array, ""] = 0.01
+    damping: float = 0.01
     backtracks: int = 8
     ratio: float = 0.7
     margin: float = 0.3

@@ -96,7 +96,7 @@ PRINTED = replace(
     trust_region=0.02, trust_region_final=1.0,  # 0.01 each of two updates a round
     calibrate=False, smooth=0.0, warm_smooth=0.0, tighten=1.0, attention=0.01,
     cost_physics=False, target_rate=0.005, source="pathwise", filter=False, reflex=False, horizon="one-step",
-    share_budget=False, feasible="critic", precondition=False, cg_steps=8, fisher_batch=256, damping=0.01,
+    share_budget=False, feasible="critic", precondition=False, cg_steps=8, fisher_batch=256,
     log_std_final=TRIDENT.log_std,
 )  # fmt: skip
 FROM_NOTHING = replace(TRIDENT, reflex=False)
