@@ -719,7 +719,7 @@ def test_the_printed_preset_is_printed_in_every_part():
     wanted = {
         "estimator": "stgc-paper", "safety": "paper", "recovery": "paper", "agent_order": "fixed", "anneal": "paper",
         "horizon": "one-step", "cost_physics": False, "share_budget": False, "feasible": "critic", "calibrate": False,
-        "filter": False, "reflex": False, "tighten": 1.0, "smooth": 0.0, "source": "pathwise",
+        "filter": False, "reflex": False, "tighten": 1.0, "smooth": 0.0, "source": "pathwise", "precondition": False,
         "trust_region": 0.02, "updates": 2,
         "hidden": (256, 256), "critic_hidden": (512, 512, 512), "cost_hidden": (256, 256),
     }  # fmt: skip
