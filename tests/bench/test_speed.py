@@ -209,3 +209,12 @@ def test_help_teaches_by_example(capsys):
 def test_the_page_is_made_from_the_record():
     record = speed.read_record(ROOT / "benchmarks/speed/record.json")
     assert (ROOT / "docs/speed.md").read_text(encoding="utf-8") == page.page(record)
+
+
+def test_an_update_measured_before_its_ways_took_their_own_steps_is_left_out(tmp_path):
+    path = tmp_path / "speed.json"
+    path.write_text(json.dumps({"update": {"cg_steps": 10}, "env": {"envs": 1}}), encoding="utf-8")
+    assert speed.read_record(path) == {"env": {"envs": 1}}
+    path.write_text("[1]", encoding="utf-8")
+    with pytest.raises(TridentError, match="is not a record"):
+        speed.read_record(path)
