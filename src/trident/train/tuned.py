@@ -21,8 +21,10 @@ TUNED |= {(algo, env): {"replay": 16_000} for algo in ("qmix", "facmac", "madac"
 TUNED |= {
     # The closed form does not know tactics, and a soldier's reflex leaves much to be found: it is explored around as
     # widely as from nothing, and the critics' slopes count as far as they are right. Few modes are summed exactly.
+    # Half of a batch's soldiers are dead: accurate natural gradients of the rest lose 2s3z (docs/decisions.md).
     ("trident", f"smac-{name}{variant}"): {
         "reflex_source": "weighed", "reflex_trust_region": 0.06, "reflex_log_std": -0.7, "reflex_log_std_final": -1.8,
+        "precondition": False, "cg_steps": 8, "fisher_batch": 256,
     }
     | ({"estimator": "exact"} if sum(n for _, n in field.enemies) <= 12 else {})
     # 27 agents, one after another: a round of two passes, through the closed form of 36 modes, would take minutes.
