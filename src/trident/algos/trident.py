@@ -64,6 +64,8 @@ def make(config: TridentConfig, spec: EnvSpec, physics: Physics | None = None) -
             raise TridentError(
                 f"--algo.{option} takes one number, or one for each of {spec.num_constraints} constraints"
             )
+    if config.precondition and config.damping <= 0.0:
+        raise TridentError("--algo.damping must be above 0: a unit that never fires would be divided by it")
     if not 0.0 <= config.attention < 1.0:
         raise TridentError("--algo.attention is a share: at least 0, and below 1")
     task, remember = Task(config, spec, physics), (pirc.KNOWN,)
