@@ -49,7 +49,7 @@ def tail_by_hand(signals, ended):
     return total, weight
 
 
-@pytest.mark.parametrize("batch", [6, 2 * closed_form.CHUNK])
+@pytest.mark.parametrize("batch", [6, 4096])
 def test_parts_of_the_closed_form_are_those_of_the_page(batch):
     """now = signals(s, a), later = signals(s', nominal(s')), here = signals(s, nominal(s)), row by row in NumPy."""
     physics = Physics(

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from trident.maths.chunks import in_chunks
-from trident.types import HybridAction, Physics, Transition
+from trident.types import BulkPhysics, HybridAction, Physics, Transition
 
 Discount = Float[Array, "J"]
 """Of the reward and of every cost: costs that follow at once from an action are better judged at a short horizon."""
@@ -64,40 +64,54 @@ class FitSums(NamedTuple):
 def physics_parts(
     physics: Physics | None, num_signals: int, state: Float[Array, "B S"], action: HybridAction, here: bool = True
 ) -> Parts:
-    """Of B states and joint actions; zeros without physics. `here` is the same for every action, so whoever compares
-    actions, or knows it already, may leave it out (it is zero then)."""
-    zeros = jnp.zeros((state.shape[0], num_signals))
+    """Of B states and joint actions, or of several actions in every state [B, M]; zeros without physics. `here` is the
+    same for every action, so whoever compares actions, or knows it already, may leave it out (it is zero then)."""
+    zeros = jnp.zeros((*action.mode.shape[:-1], num_signals))
     if physics is None:
         return Parts(zeros, zeros, zeros)
-    if isinstance(physics, OneStep):
-        now = in_chunks(lambda rows: jax.vmap(physics.signals)(*rows), (state, action), CHUNK)
-        return Parts(now, zeros, zeros)
+    bulk, one_step = in_bulk(physics), isinstance(physics, OneStep)
 
     def some(rows: tuple[Array, HybridAction]) -> Parts:
         # Three calls instead of one on concatenated rows: what they have in common (who serves whom here, say) is
         # found once, and no operation must ask of every number which of the parts it comes from.
-        state, action = rows
-        now = jax.vmap(physics.signals)(state, action)
-        later = _carried_on(physics, jax.vmap(physics.predict)(state, action))
-        return Parts(now, later, _carried_on(physics, state) if here else jnp.zeros_like(now))
+        place = bulk.read(rows[0])
 
-    return in_chunks(some, (state, action), CHUNK)
+        def of_action(action: HybridAction) -> Parts:
+            done = bulk.take(action)
+            now = bulk.signals(place, done)
+            nothing = jnp.zeros_like(now)
+            if one_step:
+                return Parts(now, nothing, nothing)
+            later = _carried_on(bulk, bulk.predict(place, done))
+            return Parts(now, later, _carried_on(bulk, place) if here else nothing)
+
+        several = rows[1].mode.ndim == 3
+        return jax.vmap(of_action, 1, 1)(rows[1]) if several else of_action(rows[1])
+
+    return in_chunks(some, (state, action), bulk.rows * state.shape[0] // zeros[..., 0].size)
 
 
 def here_of(physics: Physics | None, num_signals: int, state: Float[Array, "B S"]) -> Float[Array, "B J"]:
     """The part that no action changes."""
     if physics is None or isinstance(physics, OneStep):
         return jnp.zeros((state.shape[0], num_signals))
-    return in_chunks(lambda rows: _carried_on(physics, rows), state, CHUNK)
+    bulk = in_bulk(physics)
+    return in_chunks(lambda rows: _carried_on(bulk, bulk.read(rows)), state, bulk.rows)
 
 
-def _carried_on(physics: Physics, state: Float[Array, "B S"]) -> Float[Array, "B J"]:
-    return jax.vmap(physics.signals)(state, jax.vmap(physics.nominal)(state))
+def in_bulk(physics: Physics) -> BulkPhysics:
+    """As the environment says it for many rows, or row by row."""
+    same = lambda x: x  # noqa: E731
+    by_row = BulkPhysics(
+        same, same, jax.vmap(physics.signals), jax.vmap(physics.predict), jax.vmap(physics.nominal)
+    )  # fmt: skip
+    return physics.bulk or by_row
 
 
-CHUNK = 2048
-"""Rows of the closed form that are computed at once: enough for several cores, few enough that what lies between its
-operations stays in the cache."""
+def _carried_on(bulk: BulkPhysics, place: Any) -> Float[Array, "B J"]:
+    return bulk.signals(place, bulk.nominal(place))
+
+
 FEW = 512
 """States that are enough where nothing is random."""
 
@@ -132,16 +146,18 @@ def lasting_sums(physics: Physics | None, num_signals: int, state: Array, action
         return jnp.zeros((num_signals, 2))
     batch = min(state.shape[0], FEW)
     stride = state.shape[0] // batch
-    state, action = jax.tree.map(lambda x: x[::stride][:batch], (state, action))
+    rows = jax.tree.map(lambda x: x[::stride][:batch], (state, action))
+    bulk = in_bulk(physics)
 
-    def carry_on(carry: tuple[Array, HybridAction], _: None) -> tuple[tuple[Array, HybridAction], Array]:
-        successor = jax.vmap(physics.predict)(*carry)
-        action = jax.vmap(physics.nominal)(successor)
-        return (successor, action), jax.vmap(physics.signals)(successor, action)
+    start, done = bulk.read(rows[0]), bulk.take(rows[1])
 
-    both = jax.tree.map(lambda a, n: jnp.concatenate([a, n]), action, jax.vmap(physics.nominal)(state))
-    _, values = jax.lax.scan(carry_on, (jnp.concatenate([state, state]), both), length=2)
-    first, second = values[:, :batch] - values[:, batch:]
+    def carry_on(carry: list[tuple[Any, Any]], _: None) -> tuple[list[tuple[Any, Any]], Array]:
+        places = [bulk.predict(place, doing) for place, doing in carry]
+        carry = [(place, bulk.nominal(place)) for place in places]
+        after, otherwise = (bulk.signals(*standing) for standing in carry)
+        return carry, after - otherwise
+
+    _, (first, second) = jax.lax.scan(carry_on, [(start, done), (start, bulk.nominal(start))], length=2)
     return jnp.stack([(second * first).sum(0), (first * first).sum(0)], axis=-1)
 
 

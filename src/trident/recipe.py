@@ -7,7 +7,7 @@ all. docs/trident.md says why.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import jax.numpy as jnp
@@ -191,12 +191,13 @@ class Task(NamedTuple):
         """The physics the critics are built on: none of it, the reward's, or the costs' as well."""
         if self.physics is None or self.config.physics != "residual":
             return None
-        physics, signals = self.physics, self.physics.signals
+        physics, signals, bulk = self.physics, self.physics.signals, self.physics.bulk
         if not self.config.cost_physics:
-            nothing = jnp.zeros(self.spec.num_constraints)
-            signals = lambda s, a: jnp.concatenate([physics.signals(s, a)[:1], nothing])  # noqa: E731
+            alone = lambda of_all: lambda s, a: of_all(s, a).at[..., 1:].set(0.0)  # noqa: E731
+            signals = alone(signals)
+            bulk = bulk and replace(bulk, signals=alone(bulk.signals))
         kind = OneStep if self.config.horizon == "one-step" else Physics
-        return kind(signals, physics.predict, physics.nominal)
+        return kind(signals, physics.predict, physics.nominal, bulk=bulk)
 
     @property
     def reflex(self) -> ReflexOf | None:

@@ -217,15 +217,12 @@ def _physics_of_modes(
     if physics is None:
         level = discount / (1.0 - discount) * fit.level
         return jnp.broadcast_to(level, (batch, modes, num_signals))
-    wide = lambda x: jnp.repeat(x, modes, axis=0)  # noqa: E731
-    mode = wide(action.mode).at[:, agent].set(jnp.tile(jnp.arange(modes), batch))
-    mine = decode_params(
-        spec, mode, jnp.broadcast_to(unit.reshape(batch * modes, 1, unit.shape[-1]), wide(action.params).shape)
-    )
-    mine = jax.lax.dynamic_index_in_dim(mine, agent, axis=1, keepdims=False)
-    changed = HybridAction(mode, wide(action.params).at[:, agent].set(mine))
-    parts = physics_parts(physics, num_signals, wide(state), changed, here=False)
-    return q_phys(fit, parts, discount).reshape(batch, modes, -1)
+    mode, params = (jnp.repeat(x[:, None], modes, axis=1) for x in action)
+    mode = mode.at[:, :, agent].set(jnp.arange(modes))
+    mine = decode_params(spec, mode, jnp.broadcast_to(unit[:, :, None], params.shape))
+    mine = jax.lax.dynamic_index_in_dim(mine, agent, axis=2, keepdims=False)
+    changed = HybridAction(mode, params.at[:, :, agent].set(mine))
+    return q_phys(fit, physics_parts(physics, num_signals, state, changed, here=False), discount)
 
 
 def _physics_slopes(phys: Any, unit: Float[Array, "B M P"]) -> tuple[Float[Array, "B M J"], Float[Array, "P B M J"]]:

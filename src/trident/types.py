@@ -200,6 +200,22 @@ ReflexOf = Callable[[Float[Array, "O"]], Reflex]
 
 
 @dataclass(frozen=True)
+class BulkPhysics:
+    """The functions of `Physics` for B rows at once, on whatever form of states and actions suits them best."""
+
+    read: Callable[[Float[Array, "B S"]], Any]
+    """State arrays -> states in that form."""
+    take: Callable[[HybridAction], Any]
+    """Joint actions [B, N, ...] -> actions in that form."""
+    signals: Callable[[Any, Any], Float[Array, "B 1+K"]]
+    predict: Callable[[Any, Any], Any]
+    nominal: Callable[[Any], Any]
+    rows: int = 2048
+    """How many are best computed at once: enough for several cores, few enough that what lies between operations stays
+    in the cache."""
+
+
+@dataclass(frozen=True)
 class Physics:
     """Closed-form knowledge of a system, on its *global state array*, so that replayed states and
     counterfactual actions can be evaluated. Pure, for one environment (callers vmap)."""
@@ -212,6 +228,8 @@ class Physics:
     """What "carry on sensibly" means in a state."""
     reflex: ReflexOf | None = None
     """Optional: the same for one agent that knows only its own observation. Actors may learn corrections to it."""
+    bulk: BulkPhysics | None = None
+    """Optional: the first three for many rows at once, where that can be done faster than by vmap."""
 
 
 class System(Protocol):

@@ -14,7 +14,7 @@ import pytest
 from trident.envs.check import check_env, find_doubts, find_faults, random_action
 from trident.envs.check_shapes import declaration_faults, shape_faults
 from trident.errors import TridentError
-from trident.types import ActionSpec, Constraint, EnvSpec, HybridAction, Metric, Physics, Reflex, TimeStep
+from trident.types import ActionSpec, BulkPhysics, Constraint, EnvSpec, HybridAction, Metric, Physics, Reflex, TimeStep
 
 HORIZON = 4
 LOW = np.array([[[0.0], [0.0]], [[-1.0], [0.0]]], np.float32)
@@ -117,6 +117,19 @@ def returning(**fields):
 def suggesting(preference, unit):
     reflex = lambda obs: Reflex(jnp.full(2, preference), jnp.full((2, 1), unit))  # noqa: E731
     return Physics(signals, lambda s, a: s, nominal, reflex)
+
+
+def in_bulk(of_signals, predict, of_nominal):
+    bulk = BulkPhysics(lambda s: s, lambda a: a, of_signals, predict, of_nominal)
+    return Physics(placed, lambda s, a: s, nominal, bulk=bulk)
+
+
+def placed(state, action):
+    return signals(state, action) + state[0]
+
+
+def wild(action):
+    return action._replace(mode=1 - action.mode, params=action.params + 0.5)
 
 
 def acting(mode, x):
@@ -278,6 +291,15 @@ VALUES = {
     "the gradient in the parameters of physics.signals one step later": Toy(physics=Physics(far, swerve, nominal)),
     "physics.reflex is not finite": Toy(physics=suggesting(jnp.inf, 0.0)),
     "physics.reflex suggests parameters outside [-1, 1]": Toy(physics=suggesting(0.0, 1.5)),
+    "physics.bulk.signals says something else than physics.signals in 100% of the rows": Toy(
+        physics=in_bulk(lambda s, a: 0.1 + jax.vmap(placed)(s, a), lambda s, a: s, jax.vmap(nominal))
+    ),
+    "physics.bulk.nominal says something else than physics.nominal in 100% of the rows": Toy(
+        physics=in_bulk(jax.vmap(placed), lambda s, a: s, lambda s: wild(jax.vmap(nominal)(s)))
+    ),
+    "physics.bulk.predict says something else than physics.predict in 100% of the rows": Toy(
+        physics=in_bulk(jax.vmap(placed), lambda s, a: s + 1.0, jax.vmap(nominal))
+    ),
     "physics.nominal chooses a mode that mode_mask forbids": replace(
         at("all", mode_mask=only_go), physics=Physics(signals, lambda s, a: s, nominal)
     ),

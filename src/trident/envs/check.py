@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -26,10 +27,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
 
+from trident.closed_form import physics_parts
 from trident.envs import check_host
 from trident.envs.check_shapes import declaration_faults, describe, shape_faults
 from trident.errors import TridentError
-from trident.types import ActionSpec, EnvSpec, HostEnv, HybridAction, Key, decode_params
+from trident.types import ActionSpec, EnvSpec, HostEnv, HybridAction, Key, Physics, decode_params
 
 LANES = 4  # episodes side by side: one with parameters inside their boxes, the rest on the corners
 WALK = 1000  # steps of an episode that are looked at, unless told otherwise
@@ -306,6 +308,21 @@ def _illegal(who: str, spec: EnvSpec, out: Any, action: Any) -> Iterator[str]:
         yield f"{who} returns parameters that their mode does not read (action.used); set them to zero"
 
 
+def _bulk_values(physics: Physics, spec: EnvSpec, state: Any, unit: Any) -> Iterator[str]:
+    """Whether it says what the functions of one row say; of near ties, in a few rows, it may think otherwise."""
+    mode = np.arange(len(state))[:, None] % spec.action.num_modes + np.zeros((1, spec.num_agents), np.int32)
+    action = HybridAction(jnp.asarray(mode, jnp.int32), decode_params(spec.action, jnp.asarray(mode), unit))
+    ways = (physics, replace(physics, bulk=None))
+    parts = _jit(lambda s: [physics_parts(way, 1 + spec.num_constraints, s, action) for way in ways])(state)
+    got, right = _plain(parts)
+    for name, part in (("signals", "now"), ("nominal", "here"), ("predict", "later")):
+        bulk, row = getattr(got, part), getattr(right, part)
+        off = (np.abs(bulk - row) > 1e-3 * (1.0 + np.abs(row))).any(-1)
+        if off.mean() > 0.1:
+            yield f"physics.bulk.{name} says something else than physics.{name} in {off.mean():.0%} of the rows"
+            break  # what builds on it differs too
+
+
 def _physics_values(env: Any, dice: _Dice, walk: _Walk) -> Iterator[str]:
     physics, spec = env.physics, env.spec
     if physics is None:
@@ -342,6 +359,8 @@ def _physics_values(env: Any, dice: _Dice, walk: _Walk) -> Iterator[str]:
             )
             break  # what builds on it is not finite either
     yield from _illegal("physics.nominal", spec, out, _plain(nominal))
+    if physics.bulk is not None:
+        yield from _bulk_values(physics, spec, out.state, unit)
     if physics.reflex is not None:
         suggested = _plain(_jit(jax.vmap(jax.vmap(physics.reflex)))(out.obs))
         if not (np.isfinite(suggested.preference).all() and np.isfinite(suggested.unit).all()):
