@@ -41,6 +41,7 @@ from trident.envs.uav_mec_model import (
 )
 from trident.envs.uav_mec_physics import build_physics, pack
 from trident.envs.uav_mec_reflex import EFFICIENCY_SCALE, SECTORS, reflex
+from trident.envs.uav_mec_rows import bulk_physics
 from trident.types import ActionSpec, Constraint, EnvSpec, HybridAction, Key, Metric, TimeStep, follow
 
 # --- config ---------------------------------------------------------------------------------------
@@ -286,7 +287,7 @@ class UavMec:
             metrics=metrics(config),
         )
         suggest = partial(reflex, config, self.spec.action)
-        self.physics = replace(build_physics(config), reflex=suggest)
+        self.physics = replace(build_physics(config), reflex=suggest, bulk=bulk_physics(config))
         nominal = lambda key, state: self.physics.nominal(pack(config, state))  # noqa: E731
         reflexes = lambda key, state: follow(self.spec.action, suggest, observe(config, state))  # noqa: E731
         self.scripted = uav_mec_scripted.policies(config) | {"nominal": nominal, "reflex": reflexes}

@@ -108,8 +108,8 @@ def fly(config: UavMecConfig, uav: Float[Array, "*n 2"], velocity: Float[Array, 
 
 
 def reflect(
-    place: Float[Array, "*n 2"], velocity: Float[Array, "*n 2"], low: float, high: float
-) -> tuple[Float[Array, "*n 2"], Float[Array, "*n 2"]]:
+    place: Float[Array, "*shape"], velocity: Float[Array, "*shape"], low: float, high: float
+) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
     """Mirror what has crossed a border back inside and turn its velocity."""
     outside = (place < low) | (place > high)
     inside = jnp.where(place < low, 2.0 * low - place, jnp.where(place > high, 2.0 * high - place, place))
