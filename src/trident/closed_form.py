@@ -77,7 +77,7 @@ def physics_parts(
         place = bulk.read(rows[0])
 
         def of_action(action: HybridAction) -> Parts:
-            done = bulk.take(action)
+            done = bulk.take(place, action)
             now = bulk.signals(place, done)
             nothing = jnp.zeros_like(now)
             if one_step:
@@ -101,10 +101,8 @@ def here_of(physics: Physics | None, num_signals: int, state: Float[Array, "B S"
 
 def in_bulk(physics: Physics) -> BulkPhysics:
     """As the environment says it for many rows, or row by row."""
-    same = lambda x: x  # noqa: E731
-    by_row = BulkPhysics(
-        same, same, jax.vmap(physics.signals), jax.vmap(physics.predict), jax.vmap(physics.nominal)
-    )  # fmt: skip
+    p = physics
+    by_row = BulkPhysics(lambda s: s, lambda s, a: a, jax.vmap(p.signals), jax.vmap(p.predict), jax.vmap(p.nominal))
     return physics.bulk or by_row
 
 
@@ -149,7 +147,7 @@ def lasting_sums(physics: Physics | None, num_signals: int, state: Array, action
     rows = jax.tree.map(lambda x: x[::stride][:batch], (state, action))
     bulk = in_bulk(physics)
 
-    start, done = bulk.read(rows[0]), bulk.take(rows[1])
+    start = bulk.read(rows[0])
 
     def carry_on(carry: list[tuple[Any, Any]], _: None) -> tuple[list[tuple[Any, Any]], Array]:
         places = [bulk.predict(place, doing) for place, doing in carry]
@@ -157,7 +155,9 @@ def lasting_sums(physics: Physics | None, num_signals: int, state: Array, action
         after, otherwise = (bulk.signals(*standing) for standing in carry)
         return carry, after - otherwise
 
-    _, (first, second) = jax.lax.scan(carry_on, [(start, done), (start, bulk.nominal(start))], length=2)
+    _, (first, second) = jax.lax.scan(
+        carry_on, [(start, bulk.take(start, rows[1])), (start, bulk.nominal(start))], length=2
+    )
     return jnp.stack([(second * first).sum(0), (first * first).sum(0)], axis=-1)
 
 

@@ -205,8 +205,8 @@ class BulkPhysics:
 
     read: Callable[[Float[Array, "B S"]], Any]
     """State arrays -> states in that form."""
-    take: Callable[[HybridAction], Any]
-    """Joint actions [B, N, ...] -> actions in that form."""
+    take: Callable[[Any, HybridAction], Any]
+    """States in that form, joint actions [B, N, ...] -> actions in that form, with whatever follows from them."""
     signals: Callable[[Any, Any], Float[Array, "B 1+K"]]
     predict: Callable[[Any, Any], Any]
     nominal: Callable[[Any], Any]

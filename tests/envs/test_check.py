@@ -120,7 +120,7 @@ def suggesting(preference, unit):
 
 
 def in_bulk(of_signals, predict, of_nominal):
-    bulk = BulkPhysics(lambda s: s, lambda a: a, of_signals, predict, of_nominal)
+    bulk = BulkPhysics(lambda s: s, lambda s, a: a, of_signals, predict, of_nominal)
     return Physics(placed, lambda s, a: s, nominal, bulk=bulk)
 
 

@@ -36,7 +36,7 @@ from trident.types import BulkPhysics, HybridAction
 
 
 class Standing(NamedTuple):
-    """Where everyone is, and who serves whom."""
+    """Where everyone is, who serves whom, and how slow the backhaul to every fog is, s/Mbit."""
 
     uav: Float[Array, "2 N B"]
     user: Float[Array, "2 U B"]
@@ -45,12 +45,19 @@ class Standing(NamedTuple):
     hot_vel: Float[Array, "2 H B"]
     grace: Float[Array, "B"]
     own: Int[Array, "U B"]  # every user's UAV; N without one
+    slowness: Float[Array, "F N B"]
 
 
 class Doing(NamedTuple):
+    """What the UAVs do, and where that leads."""
+
     velocity: Float[Array, "2 N B"]
     mode: Int[Array, "N B"]
     ratio: Float[Array, "N B"]
+    uav: Float[Array, "2 N B"]
+    slowness: Float[Array, "F N B"]
+    moved: tuple[Array, Array, Array, Array]  # users and hotspots, each with its velocity
+    distance: Float[Array, "N U B"]
 
 
 step = partial(apart, static_argnums=0)
@@ -68,44 +75,45 @@ def bulk_physics(config: UavMecConfig) -> BulkPhysics:
 
 def read(config: UavMecConfig, state: Float[Array, "B S"]) -> Standing:
     uav, user, user_vel, hot, hot_vel, grace, reach = unpack(config, state)
-    return Standing(uav, user, user_vel, hot, hot_vel, grace, owners(config, uav, user, reach))
+    own = owners(config, uav, user, reach)
+    return Standing(uav, user, user_vel, hot, hot_vel, grace, own, backhaul_slowness(config, uav))
 
 
-@step
-def take(config: UavMecConfig, action: HybridAction) -> Doing:
-    velocity = velocity_of(config, action.params)
-    return Doing(jnp.moveaxis(velocity, (2, 1), (0, 1)), action.mode.T, action.params[:, :, -1].T)
+def take(config: UavMecConfig, standing: Standing, action: HybridAction) -> Doing:
+    return do(config, standing, *orders(config, action))
+
+
+def do(config: UavMecConfig, standing: Standing, velocity: Array, mode: Array, ratio: Array) -> Doing:
+    c = config
+    uav, moved = fly(c, standing.uav, velocity), move_users(c, *standing[1:5])
+    return Doing(velocity, mode, ratio, uav, backhaul_slowness(c, uav), moved, distances(c, uav, moved[0]))
 
 
 def signals(config: UavMecConfig, standing: Standing, doing: Doing) -> Float[Array, "B J"]:
     """Expected reward and smooth costs of the next slot."""
-    c, own = config, standing.own
-    uav, user = fly(c, standing.uav, doing.velocity), move_users(c, standing)[0]
-    load, slowness = loads(c, own), backhaul_slowness(c, uav)
-    chance = cheapest(c, jax.lax.stop_gradient(slowness), load + 1.0)
-    of_users = per_user(c, own, distances(c, uav, user), load, chance)
-    of_uavs = per_uav(c, doing, load, slowness)
-    gained, covered, doubt, earned, *shares = total(c, *of_users, *of_uavs)
+    c, own, load = config, standing.own, loads(config, standing.own)
+    chance = cheapest(c, jax.lax.stop_gradient(doing.slowness), load + 1.0)
+    of_users = per_user(c, own, doing.distance, load, chance)
+    of_uavs = per_uav(c, doing.velocity, doing.mode, doing.ratio, load, doing.slowness)
+    gained, covered, doubt, earned, excess = total(c, *of_users, *of_uavs)
     low = lacking(c, covered, doubt, standing.grace)
-    costs = [shares[0] / c.num_uavs, low]
+    costs = [excess / c.num_uavs, low]
     if c.separation:
-        costs.append(too_near(c, uav).mean(0))
+        costs.append(too_near(c, doing.uav).mean(0))
     reward = gained + earned - c.num_users * alone(c) - c.coverage_penalty * c.num_uavs * low
     return jnp.stack([reward, *costs], axis=-1)
 
 
 def predict(config: UavMecConfig, standing: Standing, doing: Doing) -> Standing:
     """Mean successor."""
-    c = config
-    uav, moved = fly(c, standing.uav, doing.velocity), move_users(c, standing)
-    own = associate(c, distances(c, uav, moved[0]))
-    return Standing(uav, *moved, jnp.maximum(standing.grace - 1.0 / max(c.grace, 1), 0.0), own)
+    grace = jnp.maximum(standing.grace - 1.0 / max(config.grace, 1), 0.0)
+    return Standing(doing.uav, *doing.moved, grace, associate(config, doing.distance), doing.slowness)
 
 
 def nominal(config: UavMecConfig, standing: Standing) -> Doing:
     """Drift towards the middle of the own users, in the cheapest mode."""
-    c, load = config, loads(config, standing.own)
-    return drift(c, standing.uav, load, users_sum(c, standing.own, standing.user), backhaul_slowness(c, standing.uav))
+    c, s = config, standing
+    return do(c, s, *drift(c, s.uav, loads(c, s.own), users_sum(c, s.own, s.user), s.slowness))
 
 
 # --- the array ------------------------------------------------------------------------------------
@@ -141,6 +149,13 @@ def owners(config: UavMecConfig, uav: Array, user: Array, reach: Array) -> Int[A
     return own
 
 
+@step
+def orders(config: UavMecConfig, action: HybridAction) -> tuple[Array, Array, Array]:
+    """Velocities, modes and ratios."""
+    velocity = velocity_of(config, action.params)
+    return jnp.moveaxis(velocity, (2, 1), (0, 1)), action.mode.T, action.params[:, :, -1].T
+
+
 # --- motion ---------------------------------------------------------------------------------------
 
 
@@ -150,21 +165,22 @@ def fly(config: UavMecConfig, uav: Array, velocity: Array) -> Float[Array, "2 N 
 
 
 @step
-def move_users(config: UavMecConfig, standing: Standing) -> tuple[Array, Array, Array, Array]:
+def move_users(
+    config: UavMecConfig, user: Array, user_vel: Array, hot: Array, hot_vel: Array
+) -> tuple[Array, Array, Array, Array]:
     """Mean motion of users and hotspots; the first users are members of a hotspot, in turn."""
-    c, k, m, s = config, config.members, config.user_memory, standing
+    c, k, m = config, config.members, config.user_memory
     spread = lambda of_hot: jnp.tile(of_hot, (1, -(-k // c.num_hotspots), 1))[:, :k]  # noqa: E731
-    member_vel = m * s.user_vel[:, :k] + (1.0 - m) * c.spring * (spread(s.hot) - s.user[:, :k])
-    free_vel = m * s.user_vel[:, k:]
-    members = reflect(s.user[:, :k] + c.slot * (member_vel + spread(s.hot_vel)), member_vel, 0.0, c.area)
-    others = reflect(s.user[:, k:] + c.slot * free_vel, free_vel, 0.0, c.area)
+    member_vel = m * user_vel[:, :k] + (1.0 - m) * c.spring * (spread(hot) - user[:, :k])
+    free_vel = m * user_vel[:, k:]
+    members = reflect(user[:, :k] + c.slot * (member_vel + spread(hot_vel)), member_vel, 0.0, c.area)
+    others = reflect(user[:, k:] + c.slot * free_vel, free_vel, 0.0, c.area)
     place, velocity = (jnp.concatenate([a, b], axis=1) for a, b in zip(members, others, strict=True))
-    hot = reflect(s.hot + c.slot * s.hot_vel, s.hot_vel, c.hotspot_border, c.area - c.hotspot_border)
-    return place, velocity, *hot
+    return place, velocity, *reflect(hot + c.slot * hot_vel, hot_vel, c.hotspot_border, c.area - c.hotspot_border)
 
 
 @step
-def drift(config: UavMecConfig, uav: Array, load: Array, users: Array, slowness: Array) -> Doing:
+def drift(config: UavMecConfig, uav: Array, load: Array, users: Array, slowness: Array) -> tuple[Array, Array, Array]:
     """At the speed of least power towards the middle of the own users (of the area, if there are none)."""
     costs = mode_costs(config, slowness, load)
     towards = jnp.where(load > 0, users / jnp.maximum(load, 1.0), 0.5 * config.area) - uav
@@ -172,7 +188,7 @@ def drift(config: UavMecConfig, uav: Array, load: Array, users: Array, slowness:
     for m, cost in enumerate(costs[1:], 1):
         mode, least = jnp.where(cost < least, m, mode), jnp.minimum(cost, least)
     velocity = thrifty_speed(config) * towards / (length(towards) + 1e-3)
-    return Doing(velocity, mode, (mode > 0).astype(jnp.float32))
+    return velocity, mode, (mode > 0).astype(jnp.float32)
 
 
 # --- links ----------------------------------------------------------------------------------------
@@ -262,15 +278,16 @@ def radio(config: UavMecConfig) -> Radio:
     uplink = lambda d: 1.0 / uplink_rate(c, d)  # noqa: E731
     slowness = lambda d: 1.0 / (c.uav_bandwidth * backhaul_efficiency(c, d))  # noqa: E731
     a_slot = c.slot * (c.max_speed + c.hotspot_speed + 6.0 * c.user_speed)
-    return Radio(_short(uplink, c.service_radius + a_slot), _short(slowness, 2.0**0.5 * c.area))
+    bend = 2.0 * c.altitude
+    return Radio(_short(uplink, c.service_radius + a_slot, bend), _short(slowness, 2.0**0.5 * c.area, bend))
 
 
-def _short(formula: Pointwise, farthest: float) -> Pointwise:
+def _short(formula: Pointwise, farthest: float, bend: float) -> Pointwise:
     def exactly(d: np.ndarray) -> np.ndarray:
         with jax.ensure_compile_time_eval(), jax.enable_x64(True):
             return np.asarray(formula(jnp.asarray(d, jnp.float64)))
 
-    return series_of(exactly, 0.0, farthest) or pointwise(formula)
+    return series_of(exactly, farthest, bend) or pointwise(formula)
 
 
 # --- service --------------------------------------------------------------------------------------
@@ -327,15 +344,15 @@ def per_user(
 
 @step
 def per_uav(
-    config: UavMecConfig, doing: Doing, load: Array, slowness: Array
+    config: UavMecConfig, velocity: Array, mode: Array, ratio: Array, load: Array, slowness: Array
 ) -> tuple[Float[Array, "N B"], Float[Array, "N B"]]:
     """What every UAV's service gains (beyond the uplinks, against its users' own processors, less its weighted energy),
     and the probability that it spends too much."""
     c, (size, work) = config, task_mean(config)
     cycles = 1e-3 * size * work
-    to_fog = [(doing.mode == f).astype(jnp.float32) for f in range(1, c.num_fogs + 1)]
+    to_fog = [(mode == f).astype(jnp.float32) for f in range(1, c.num_fogs + 1)]
     relayed = jnp.asarray(sum(to_fog))
-    ratio = doing.ratio * relayed
+    ratio = ratio * relayed
     slow = sum(to * s for to, s in zip(to_fog, slowness, strict=True))
     tasks = [(load * to).sum(0) for to in to_fog]
     speeds = [offloading.shared_speed(float(s), c.fog_machines, t) for s, t in zip(c.fog_speeds, tasks, strict=True)]
@@ -345,9 +362,7 @@ def per_uav(
     processing = form(jnp.zeros_like(load), here, there, ratio, c.overhead * relayed)
     per_gigacycle = offloading.compute_energy(1.0 - ratio, c.uav_ghz, c.uav_capacitance)
     power = pointwise(partial(propulsion.propulsion_power, rotor=propulsion.ROTORS[c.rotor]))
-    energy = c.slot * power(length(doing.velocity)) + load * (
-        per_gigacycle * cycles + c.uav_power * ratio * slow * size
-    )
+    energy = c.slot * power(length(velocity)) + load * (per_gigacycle * cycles + c.uav_power * ratio * slow * size)
     variance = (per_gigacycle * task_spread(c)) ** 2 * (load + 1e-12) + ENERGY_EDGE**2
     excess = normal_cdf((energy - c.energy_max) / jnp.sqrt(variance))
     return load * (alone(c) - processing) - c.energy_weight * energy, excess

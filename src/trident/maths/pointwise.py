@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from trident.maths.apart import apart
+
 Pointwise = Callable[[Float[Array, "*shape"]], Float[Array, "*shape"]]
 
 
@@ -19,6 +21,10 @@ def pointwise(f: Pointwise, slope: Pointwise | None = None) -> Pointwise:
     shorter way to it is known than the formula's derivative.
     """
 
+    @apart  # or the compiler would put it into the loop over directions
+    def both(x: Any) -> tuple[Any, Any]:
+        return (f(x), slope(x)) if slope else jax.jvp(f, (x,), (jnp.ones_like(x),))
+
     @jax.custom_jvp
     def g(x: Any) -> Any:
         return f(x)
@@ -26,7 +32,7 @@ def pointwise(f: Pointwise, slope: Pointwise | None = None) -> Pointwise:
     @g.defjvp
     def _(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
         (x,), (direction,) = primals, tangents
-        value, steep = (g(x), slope(x)) if slope else jax.jvp(f, (x,), (jnp.ones_like(x),))
+        value, steep = both(x)
         return value, steep * direction
 
     return g

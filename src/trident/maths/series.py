@@ -1,4 +1,4 @@
-"""Smooth functions of one number as polynomials: a dozen multiplications instead of logarithms and exponentials."""
+"""Smooth functions of one number by their Chebyshev series: a few multiplications instead of logarithms."""
 
 from __future__ import annotations
 
@@ -7,34 +7,49 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from numpy.polynomial import chebyshev, polynomial
+from numpy.polynomial import chebyshev
 
 from trident.maths.pointwise import Pointwise, pointwise
 
 
 def series_of(
-    f: Callable[[np.ndarray], Any], low: float, high: float, tolerance: float = 2e-6, most: int = 20
+    f: Callable[[np.ndarray], Any], farthest: float, bend: float, tolerance: float = 1e-6, most: int = 24
 ) -> Pointwise | None:
-    """The shortest polynomial that is off by no more than `tolerance` of f (nowhere nought) in [low, high], computed in
-    single precision; none, if `most` terms are too few. Numbers outside count as the nearer end.
+    """The shortest series in x / (x + bend) that is off by no more than `tolerance` of f (nowhere nought) in [0,
+    farthest]; none, if `most` terms are too few. Numbers outside count as the nearer end.
 
-    It is the Chebyshev interpolant, whose errors are spread evenly, written in powers of a number in [-1, 1].
+    `bend` is where f bends most: the series sees [0, bend] as large as all that is beyond.
     """
-    middle, half = 0.5 * (high + low), 0.5 * (high - low)
-    many = chebyshev.chebinterpolate(lambda unit: f(middle + half * unit), 8 * most)
-    unit = np.linspace(-1.0, 1.0, 2001, dtype=np.float32)
-    right = f(middle + half * unit.astype(np.float64))
-    shorter = (chebyshev.cheb2poly(many[:terms]) for terms in range(2, most + 1))
-    value = next((v for v in shorter if np.max(np.abs(_horner(v, unit) / right - 1.0)) <= tolerance), None)
+    half = 0.5 * farthest / (farthest + bend)
+
+    def back(unit: np.ndarray) -> np.ndarray:
+        share = half * (unit + 1.0)
+        return bend * share / (1.0 - share)
+
+    many = chebyshev.chebinterpolate(lambda unit: f(back(unit)), 8 * most)
+    unit = np.linspace(-1.0, 1.0, 2001)
+    right = f(back(unit))
+    shorter = (many[:terms] for terms in range(2, most + 1))
+    value = next((v for v in shorter if np.abs(chebyshev.chebval(unit, v) / right - 1.0).max() <= tolerance), None)
     if value is None:
         return None
-    slope = polynomial.polyder(value) / half
-    inside = lambda x: jnp.clip((x - middle) / half, -1.0, 1.0)  # noqa: E731
-    return pointwise(lambda x: _horner(value, inside(x)), lambda x: _horner(slope, inside(x)))
+    slope = chebyshev.chebder(value) * bend / half
+
+    def inside(x: Any) -> tuple[Any, Any]:
+        x = jnp.clip(x, 0.0, farthest)
+        beyond = 1.0 / (x + bend)
+        return x * beyond / half - 1.0, beyond
+
+    def steep(x: Any) -> Any:
+        unit, beyond = inside(x)
+        return clenshaw(slope, unit) * beyond * beyond
+
+    return pointwise(lambda x: clenshaw(value, inside(x)[0]), steep)
 
 
-def _horner(coefficients: np.ndarray, x: Any) -> Any:
-    total = 0.0 * x
-    for c in coefficients[::-1]:
-        total = total * x + float(c)
-    return total
+def clenshaw(coefficients: np.ndarray, x: Any) -> Any:
+    """sum_k c_k T_k(x)."""
+    twice, one, two = 2.0 * x, 0.0 * x, 0.0 * x
+    for c in coefficients[:0:-1]:
+        one, two = twice * one - two + float(c), one
+    return x * one - two + float(coefficients[0])
