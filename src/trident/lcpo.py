@@ -250,7 +250,7 @@ class AgentUpdate(NamedTuple):
                 changes = changes.at[0].multiply(self.trust).at[0].add(gain(t))
             return self._priced(changes)
 
-        rule = UpdateRule(self.delta, config.cg_steps, config.damping, recovery=config.recovery)
+        rule = UpdateRule(self.delta, config.cg_steps, config.damping, config.backtracks, recovery=config.recovery)
         if config.safety == "paper":
             rule = rule._replace(demands="none", divergence="new-old")
         product, precondition = self._fisher(theta, unravel, mask, used, weight)

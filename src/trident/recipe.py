@@ -138,6 +138,8 @@ class TridentConfig:
     """Precondition them layer by layer (K-FAC): two steps then do what ten do without."""
     damping: float = 0.01
     """Added to the Fisher matrix's diagonal."""
+    backtracks: int = 8
+    """Lengths of a step that the line search tries, each 0.7 of the last, before it gives the step up."""
 
     safety: Literal["lyapunov", "paper", "lagrangian", "none"] = "lyapunov"
     """lyapunov: a round's costs may change by alpha (d - J - xi); paper: by d - J, as printed; lagrangian: no budget,

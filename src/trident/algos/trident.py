@@ -53,8 +53,9 @@ def make(config: TridentConfig, spec: EnvSpec, physics: Physics | None = None) -
         raise TridentError("trident learns from replayed transitions: --algo.replay must be at least 1")
     if config.estimator not in ("auto", *ESTIMATORS):
         raise TridentError(f"unknown estimator {config.estimator!r}: there are auto, {', '.join(ESTIMATORS)}")
-    if config.updates < 1:
-        raise TridentError("--algo.updates must be at least 1")
+    for name in ("updates", "backtracks"):
+        if getattr(config, name) < 1:
+            raise TridentError(f"--algo.{name} must be at least 1")
     if config.tau_min <= 0.0 or config.kappa <= 1.0:
         raise TridentError("--algo.tau-min must be above 0 and --algo.kappa above 1: temperatures are divided by")
     for name in ("alpha", "alpha_back", "slack"):

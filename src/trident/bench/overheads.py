@@ -1,7 +1,8 @@
 """What TRIDENT's parts cost on top of a plain learner of the same size: STGC over Gumbel-Softmax, physics over none.
 
 Variants of a pair have networks of one size and learn from the same rollout with the same random numbers, in turn,
-beginning from a fresh state. The overhead is stated as a share of a round: rollout and learning with the plain variant.
+beginning from a fresh state; their line searches try one step each, for how often a step is shortened depends on its
+luck. The overhead is stated as a share of a round: rollout and learning with the plain variant.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def variants(env: Env, size: str) -> dict[str, Variant]:
     """Each with the shapes of its own state. All start from nothing: around a reflex the one without physics would take
     its direction from elsewhere, and do other work."""
     build = LEARNERS["trident"].build
-    algorithms = {name: build(env, size, reflex=False, **changes) for name, changes in VARIANTS.items()}
+    algorithms = {name: build(env, size, reflex=False, backtracks=1, **changes) for name, changes in VARIANTS.items()}
     return {name: Variant(a, round_shapes(env, a), learning_of(a)) for name, a in algorithms.items()}
 
 
