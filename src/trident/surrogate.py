@@ -132,7 +132,7 @@ def through_critics(
     every mode and mixed linearly. Only agent i's action differs between relaxations and candidates, so the first
     layers' sums over all other inputs are formed once; the slope costs one backward pass of each network.
     """
-    phys = lambda unit: _physics_of_modes(  # noqa: E731
+    phys = lambda unit: physics_of_modes(  # noqa: E731
         physics, fit, spec, discount, scene.state, joint.action, agent, unit, num_signals
     )
     stack = _slots(critics, scene, joint, agent)
@@ -151,7 +151,7 @@ def through_critics(
         return total(choice, jnp.moveaxis(learned, 0, -1) * fit.unit, phys(choice.unit))
 
     def slope(choice: Choice) -> tuple[Array, Choice]:
-        closed, d_closed = _physics_slopes(phys, choice.unit)
+        closed, d_closed = physics_slopes(phys, choice.unit)
         mine, back = jax.vjp(my_input, choice)
         values, slopes = zip(*(jax.vmap(_slot_slope, in_axes=(0, None))(slot, mine) for slot in stack), strict=True)
         learned = jnp.moveaxis(jnp.concatenate(values), 0, -1) * fit.unit
@@ -208,7 +208,7 @@ def _slot_slope(slot: Slot, mine: Float[Array, "B R A"]) -> tuple[Float[Array, "
     return q, slope
 
 
-def _physics_of_modes(
+def physics_of_modes(
     physics: Physics | None, fit: PhysicsFit, spec: ActionSpec, discount: Float[Array, "J"],
     state: Array, action: HybridAction, agent: Any, unit: Array, num_signals: int,
 ) -> Float[Array, "B M J"]:  # fmt: skip
@@ -225,7 +225,7 @@ def _physics_of_modes(
     return q_phys(fit, physics_parts(physics, num_signals, state, changed, here=False), discount)
 
 
-def _physics_slopes(phys: Any, unit: Float[Array, "B M P"]) -> tuple[Float[Array, "B M J"], Float[Array, "P B M J"]]:
+def physics_slopes(phys: Any, unit: Float[Array, "B M P"]) -> tuple[Float[Array, "B M J"], Float[Array, "P B M J"]]:
     """Q_phys, and its derivatives in the parameters: one forward derivative per parameter, since rows are independent;
     the values are computed along with them."""
 

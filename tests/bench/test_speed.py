@@ -11,7 +11,7 @@ import tiny
 
 from trident.bench import env_speed, page, speed, training, update_speed
 from trident.bench.growth import by_agents, by_constraints, by_modes, step_flops
-from trident.bench.overheads import overheads, variants
+from trident.bench.overheads import PAIRS, closed_form_work, overheads, variants
 from trident.bench.timing import interleave
 from trident.cli import main
 from trident.envs.uav_mec import UavMec
@@ -218,3 +218,24 @@ def test_an_update_measured_before_its_ways_took_their_own_steps_is_left_out(tmp
     path.write_text("[1]", encoding="utf-8")
     with pytest.raises(TridentError, match="is not a record"):
         speed.read_record(path)
+
+
+def test_work_timed_alone_is_a_share_of_the_plain_round():
+    seconds = dict.fromkeys((name for pair in PAIRS.values() for name in pair), 1.0) | {"slopes": 0.01, "values": 0.002}
+    flops = dict.fromkeys(seconds, 1.0)
+    shares = overheads(seconds, flops, {"slopes": 8, "values": 10})
+    assert shares["physics, timed alone"] == pytest.approx({"of_round": 0.05, "of_update": 0.1, "of_flops": 0.0})
+    assert "physics, timed alone" not in overheads(seconds, flops)
+
+
+def test_the_closed_forms_work_is_what_a_round_asks_for():
+    env = UavMec()
+    algorithm = variants(env, "tiny")["exact"].algorithm
+    work = closed_form_work(env, algorithm)
+    c = algorithm.config
+    assert work["closed form's slopes"].times == c.updates * 4
+    values, slopes = work["closed form's slopes"].call()
+    assert values.shape == (c.policy_batch, 3, 3)
+    assert slopes.shape == (3, c.policy_batch, 3, 3)
+    assert np.isfinite(slopes).all()
+    assert work["closed form of next actions"].call().later.shape == (c.critic_steps * c.critic_batch, 3)

@@ -3,17 +3,26 @@
 Variants of a pair have networks of one size and learn from the same rollout with the same random numbers, in turn,
 beginning from a fresh state; their line searches try one step each, for how often a step is shortened depends on its
 luck. The overhead is stated as a share of a round: rollout and learning with the plain variant.
+
+Two programs of a second are not told apart to a hundredth on a machine with other work to do. What the closed form is
+asked for in a round is therefore timed alone as well: a little too much, for in a round it shares the cores.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from trident.bench.timing import Say, compile_, interleave
 from trident.bench.training import LEARNERS, Round, collector, learning_of, round_shapes, sample_data, update_flops
+from trident.closed_form import PhysicsFit, physics_parts
+from trident.critics import note
+from trident.recipe import Task
+from trident.surrogate import physics_of_modes, physics_slopes
 from trident.train.registry import LARGE
 from trident.train.session import enable_compilation_cache
 from trident.types import Algorithm, Env
@@ -48,6 +57,10 @@ PAIRS = {
 """What is compared, by name: the variant with the part, the one without, and the rollout of both."""
 
 
+ALONE = {"physics, timed alone": "physics", "physics, timed alone, the paper's networks": LARGE_PHYSICS}
+"""Against the round of which pair."""
+
+
 class Variant(NamedTuple):
     algorithm: Algorithm
     shapes: Round
@@ -77,19 +90,73 @@ def measure_overheads(env: Env, size: str, repeats: int, say: Say) -> dict[str, 
         sample = sample_data(env, algorithm)
         roll = compile_(collector(env, algorithm), shapes.algo, shapes.actors, key, cached=True).call
         calls[rollout] = lambda roll=roll, sample=sample: roll(sample.algo, sample.actors, key)
+    alone = closed_form_work(env, family["exact"].algorithm)
+    times = {name: work.times for name, work in alone.items()}
     say("timing the variants in turn")
-    seconds = interleave(calls, repeats)
-    return {"size": size, "seconds": seconds, "flops": flops, "overhead": overheads(seconds, flops)}
+    seconds = interleave(calls | {name: work.call for name, work in alone.items()}, repeats)
+    return {
+        "size": size, "seconds": seconds, "flops": flops, "times": times,
+        "overhead": overheads(seconds, flops, times),
+    }  # fmt: skip
 
 
-def overheads(seconds: dict[str, float], flops: dict[str, float]) -> dict[str, dict[str, float]]:
+class Work(NamedTuple):
+    times: int
+    call: Callable[[], Any]
+
+
+def closed_form_work(env: Env, algorithm: Algorithm) -> dict[str, Work]:
+    """What the closed form is asked for in a round, and how often."""
+    task = Task(algorithm.config, env.spec, env.physics)
+    c, count, physics = task.config, task.num_signals, task.closed_form
+    roll = sample_data(env, algorithm).data.rollout
+
+    def rows(batch: int) -> tuple[Any, Any]:
+        at = jnp.arange(batch) % roll.reward.size
+        return jax.tree.map(lambda x: x.reshape(roll.reward.size, *x.shape[2:])[at], (roll.state, roll.executed))
+
+    ones = jnp.ones(count)
+    fit = PhysicsFit(ones, ones, ones, ones)
+    unit = jnp.zeros((c.policy_batch, env.spec.action.num_modes, env.spec.action.num_params))
+
+    def values(unit: Any, state: Any, action: Any) -> Any:
+        return physics_of_modes(physics, fit, env.spec.action, task.discounts, state, action, 0, unit, count)
+
+    def slopes(unit: Any, state: Any, action: Any) -> Any:
+        return physics_slopes(lambda u: values(u, state, action), unit)
+
+    def ready(function: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
+        compiled = jax.jit(function)
+        return lambda: compiled(*arguments)
+
+    everyone = c.updates * env.spec.num_agents
+    next_actions = lambda s, a: physics_parts(physics, count, s, a, here=False)  # noqa: E731
+    return {
+        "closed form of the rollout": Work(1, ready(partial(note, task), roll)),
+        "closed form of next actions": Work(1, ready(next_actions, *rows(c.critic_steps * c.critic_batch))),
+        "closed form's slopes": Work(everyone, ready(slopes, unit, *rows(c.policy_batch))),
+        "closed form in a line search": Work(everyone, ready(values, unit, *rows(c.policy_batch))),
+    }
+
+
+def overheads(
+    seconds: dict[str, float], flops: dict[str, float], times: dict[str, int] | None = None
+) -> dict[str, dict[str, float]]:
     """Added share of a round's time, of an update's time and of an update's operations."""
-    out = {}
+    out, times = {}, times or {}
     for name, (with_it, without, rollout) in PAIRS.items():
         added = seconds[with_it] - seconds[without]
         out[name] = {
             "of_round": added / (seconds[without] + seconds[rollout]),
             "of_update": added / seconds[without],
             "of_flops": flops[with_it] / flops[without] - 1.0,
+        }
+    for name, pair in ALONE.items() if times else ():
+        _, without, rollout = PAIRS[pair]
+        work = sum(often * seconds[part] for part, often in times.items())
+        out[name] = {
+            "of_round": work / (seconds[without] + seconds[rollout]),
+            "of_update": work / seconds[without],
+            "of_flops": out[pair]["of_flops"],
         }
     return out
