@@ -72,6 +72,7 @@ def trained(training):
         ("train tiny --algo trident --algo.estimator exakt", "unknown estimator 'exakt': there are auto, "),
         ("train tiny --algo trident --algo.attention 1", "--algo.attention is a share"),
         ("train tiny --algo trident --algo.damping 0", "--algo.damping must be above 0"),
+        ("train tiny --algo trident --algo.backtracks 0", "--algo.backtracks must be at least 1"),
         ("eval nowhere --episodes 0", "--episodes must be at least 1"),
         ("render tiny --env tiny", "--env shows a run elsewhere, and tiny is none"),
         ("train --algo tiny", "which environment?"),

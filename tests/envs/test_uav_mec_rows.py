@@ -14,6 +14,7 @@ from trident.envs import uav_mec_rows as rows
 from trident.envs.uav_mec import UavMec, UavMecConfig
 from trident.envs.uav_mec_model import backhaul_efficiency, distances, uplink_rate
 from trident.envs.uav_mec_physics import SAME_PLACE, Scene, assemble, unpack
+from trident.recipe import Task, TridentConfig
 
 CONFIGS = {
     "three constraints": UavMecConfig(separation=True, separation_min=80.0, grace=1),
@@ -139,3 +140,14 @@ def test_radio_links_by_series(channel):
         value, steep = jax.jvp(fast, (d,), (jnp.ones_like(d),))
         np.testing.assert_allclose(value, exact, rtol=1e-5)  # what the formula itself is good for
         np.testing.assert_allclose(steep, slope, rtol=1e-3, atol=1e-3 * np.abs(slope).max())
+
+
+def test_critics_without_the_costs_physics_keep_the_rewards():
+    env = UavMec(UavMecConfig(grace=1))
+    array, action = seen(env, 4, 4)
+    tasks = [Task(TridentConfig(cost_physics=own), env.spec, env.physics) for own in (False, True)]
+    alone, both = (jax.jit(lambda t=t: physics_parts(t.closed_form, 3, array, action))() for t in tasks)
+    for without, whole in zip(alone, both, strict=True):
+        assert not without[:, 1:].any()
+        assert whole[:, 1:].any()
+        np.testing.assert_allclose(without[:, 0], whole[:, 0], rtol=1e-6)
