@@ -88,7 +88,7 @@ def physics_parts(
         several = rows[1].mode.ndim == 3
         return jax.vmap(of_action, 1, 1)(rows[1]) if several else of_action(rows[1])
 
-    return in_chunks(some, (state, action), bulk.rows * state.shape[0] // zeros[..., 0].size)
+    return in_chunks(some, (state, action), bulk.rows * state.shape[0] // zeros[..., 0].size, bulk.group)
 
 
 def here_of(physics: Physics | None, num_signals: int, state: Float[Array, "B S"]) -> Float[Array, "B J"]:
@@ -96,7 +96,7 @@ def here_of(physics: Physics | None, num_signals: int, state: Float[Array, "B S"
     if physics is None or isinstance(physics, OneStep):
         return jnp.zeros((state.shape[0], num_signals))
     bulk = in_bulk(physics)
-    return in_chunks(lambda rows: _carried_on(bulk, bulk.read(rows)), state, bulk.rows)
+    return in_chunks(lambda rows: _carried_on(bulk, bulk.read(rows)), state, bulk.rows, bulk.group)
 
 
 def in_bulk(physics: Physics) -> BulkPhysics:

@@ -213,6 +213,8 @@ class BulkPhysics:
     rows: int = 2048
     """How many are best computed at once: enough for several cores, few enough that what lies between operations stays
     in the cache."""
+    group: int | None = None
+    """How many of them best lie side by side; the functions are vectorised over groups. None: all."""
 
 
 @dataclass(frozen=True)

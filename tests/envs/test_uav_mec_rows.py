@@ -22,6 +22,7 @@ CONFIGS = {
         num_uavs=3, num_users=7, hotspot_share=0.0, association_rounds=3, flight="course", execution="parallel",
         channel="uma-av", capacity=2, grace=1,
     ),
+    "many users": UavMecConfig(num_uavs=3, num_users=rows.FEW + 3, capacity=7, grace=1),
     "one UAV, members only": UavMecConfig(num_uavs=1, hotspot_share=1.0, flight="polar", rotor="zeng", grace=1),
 }  # fmt: skip
 

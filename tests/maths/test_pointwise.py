@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from trident.maths.pointwise import pointwise
-from trident.maths.series import clenshaw, series_of
+from trident.maths.series import clenshaw, horner, series, series_of
 
 X = jnp.linspace(0.5, 3.0, 50)
 
@@ -61,3 +61,14 @@ def test_no_series_for_a_kink():
 def test_clenshaw_is_the_sum():
     c, x = np.array([1.0, -2.0, 0.5, 3.0]), np.linspace(-1.0, 1.0, 7)
     np.testing.assert_allclose(clenshaw(c, x), np.polynomial.chebyshev.chebval(x, c))
+
+
+def test_sums_of_powers_only_where_their_terms_are_small():
+    """T_12 alone has powers of up to 2^11 that nearly cancel: in single precision they would show."""
+    x = jnp.linspace(-1.0, 1.0, 501)
+    tame, wild = np.array([1.0, 0.5, 0.1]), np.eye(13)[12]
+    for c in (tame, wild):
+        np.testing.assert_allclose(series(c, x), np.polynomial.chebyshev.chebval(np.asarray(x, float), c), atol=3e-6)
+    powers = np.polynomial.chebyshev.cheb2poly(wild)
+    worst = np.abs(horner(powers, x) - np.polynomial.chebyshev.chebval(np.asarray(x, float), wild)).max()
+    assert worst > 1e-5

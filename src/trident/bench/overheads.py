@@ -130,10 +130,12 @@ def closed_form_work(env: Env, algorithm: Algorithm) -> dict[str, Work]:
         return lambda: compiled(*arguments)
 
     everyone = c.updates * env.spec.num_agents
-    next_actions = lambda s, a: physics_parts(physics, count, s, a, here=False)  # noqa: E731
+    advantages = {"closed-form": 0, "pathwise": 0, "weighed": 3}.get(task.source, 2)
+    given = lambda s, a: physics_parts(physics, count, s, a, here=False)  # noqa: E731
     return {
         "closed form of the rollout": Work(1, ready(partial(note, task), roll)),
-        "closed form of next actions": Work(1, ready(next_actions, *rows(c.critic_steps * c.critic_batch))),
+        "closed form of the advantages": Work(advantages, ready(given, *rows(roll.reward.size))),
+        "closed form of next actions": Work(1, ready(given, *rows(c.critic_steps * c.critic_batch))),
         "closed form's slopes": Work(everyone, ready(slopes, unit, *rows(c.policy_batch))),
         "closed form in a line search": Work(everyone, ready(values, unit, *rows(c.policy_batch))),
     }

@@ -7,8 +7,9 @@ beyond its uplink is the same for all users of a UAV (tasks are the expected one
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -60,16 +61,21 @@ class Doing(NamedTuple):
     distance: Float[Array, "N U B"]
 
 
+FEW = 32
+"""Users that are added one by one."""
+
 step = partial(apart, static_argnums=0)
 """A step of the computation, (config, arrays) -> arrays that are stored."""
 
 
 def bulk_physics(config: UavMecConfig) -> BulkPhysics:
-    """384 rows of four UAVs at once: few enough for the cache, and no power of two, at which one user's numbers would
-    drive another's out of it."""
-    c, rows = config, max(1536 // config.num_uavs, 48)
+    """Many rows at once, for two cores that share a short loop lose more time than they gain; but few side by side, so
+    that one user's numbers do not drive another's out of the cache."""
+    c = config
+    rows = max(655_360 // (c.num_uavs * c.num_users), 256)
+    group = max(512 // c.num_uavs, 64)
     return BulkPhysics(
-        partial(read, c), partial(take, c), partial(signals, c), partial(predict, c), partial(nominal, c), rows
+        partial(read, c), partial(take, c), partial(signals, c), partial(predict, c), partial(nominal, c), rows, group
     )
 
 
@@ -86,17 +92,18 @@ def take(config: UavMecConfig, standing: Standing, action: HybridAction) -> Doin
 def do(config: UavMecConfig, standing: Standing, velocity: Array, mode: Array, ratio: Array) -> Doing:
     c = config
     uav, moved = fly(c, standing.uav, velocity), move_users(c, *standing[1:5])
-    return Doing(velocity, mode, ratio, uav, backhaul_slowness(c, uav), moved, distances(c, uav, moved[0]))
+    return Doing(
+        velocity, mode, ratio, uav, backhaul_slowness(c, uav), moved, distances(c, jax.lax.stop_gradient(uav), moved[0])
+    )
 
 
 def signals(config: UavMecConfig, standing: Standing, doing: Doing) -> Float[Array, "B J"]:
     """Expected reward and smooth costs of the next slot."""
     c, own, load = config, standing.own, loads(config, standing.own)
-    chance = cheapest(c, jax.lax.stop_gradient(doing.slowness), load + 1.0)
-    of_users = per_user(c, own, doing.distance, load, chance)
-    of_uavs = per_uav(c, doing.velocity, doing.mode, doing.ratio, load, doing.slowness)
-    gained, covered, doubt, earned, excess = total(c, *of_users, *of_uavs)
-    low = lacking(c, covered, doubt, standing.grace)
+    nearest = whom(c, own, load, doing.distance)
+    saving = savings(c, jax.lax.stop_gradient(doing.slowness), load)
+    gained, low = service(c, doing.uav, doing.moved[0], own, nearest, doing.distance, saving, standing.grace)
+    earned, excess = total(c, *per_uav(c, doing.velocity, doing.mode, doing.ratio, load, doing.slowness))
     costs = [excess / c.num_uavs, low]
     if c.separation:
         costs.append(too_near(c, doing.uav).mean(0))
@@ -198,11 +205,23 @@ def length(vector: Float[Array, "2 *shape"]) -> Float[Array, "*shape"]:
     return jnp.sqrt(vector[0] * vector[0] + vector[1] * vector[1] + 1e-12)
 
 
-def of_own(own: Int[Array, "U B"], of_uav: Array, without: Array | float) -> Array:
+def of_own(own: Int[Array, "*shape"], of_uav: Array, without: Array | float | int) -> Array:
     """Every user's entry of its own UAV."""
     for i in range(of_uav.shape[0]):
         without = jnp.where(own == i, of_uav[i], without)
     return jnp.asarray(without)
+
+
+def add_up(count: int, term: Callable[[Any], Array]) -> Float[Array, "*shape B"]:
+    """Sum of a term over UAVs or users; it is given one index, or all of them. A few are added one by one, which is
+    vectorised, as XLA's own sums along such an axis are not."""
+    return sum(map(term, range(1, count)), term(0)) if count <= FEW else term(slice(None)).sum(-2)
+
+
+def by_uav(config: UavMecConfig, own: Int[Array, "U B"], of_user: Float[Array, "*shape U B"]) -> Array:
+    """Sums over the users of every UAV, [*shape, N, B]."""
+    of_one = lambda i: add_up(own.shape[0], lambda u: jnp.where(own[u] == i, of_user[..., u, :], 0.0))  # noqa: E731
+    return jnp.stack([of_one(i) for i in range(config.num_uavs)], axis=-2)
 
 
 @step
@@ -212,13 +231,17 @@ def distances(config: UavMecConfig, uav: Array, user: Array) -> Float[Array, "N 
 
 @step
 def loads(config: UavMecConfig, own: Array) -> Float[Array, "N B"]:
-    return jnp.stack([(own == i).astype(jnp.float32).sum(0) for i in range(config.num_uavs)])
+    return jnp.stack([how_many(own, i) for i in range(config.num_uavs)])
+
+
+def how_many(own: Int[Array, "U B"], uav: int) -> Float[Array, "B"]:
+    return add_up(own.shape[0], lambda u: (own[u] == uav).astype(jnp.float32))
 
 
 @step
 def users_sum(config: UavMecConfig, own: Array, user: Array) -> Float[Array, "2 N B"]:
     """Of the own users' places."""
-    return jnp.stack([jnp.where(own == i, user, 0.0).sum(1) for i in range(config.num_uavs)], axis=1)
+    return by_uav(config, own, user)
 
 
 def associate(config: UavMecConfig, distance: Float[Array, "N U B"]) -> Int[Array, "U B"]:
@@ -227,31 +250,47 @@ def associate(config: UavMecConfig, distance: Float[Array, "N U B"]) -> Int[Arra
     own = jnp.full(distance.shape[1:], c.num_uavs, jnp.int32)
     for _ in range(c.association_rounds):
         free = c.capacity - loads(c, own)
-        own = accept(c, own, free, *ask(c, own, free, distance))
+        queue = ask(c, own, free, distance)
+        own = accept(c, own, last_places(c, free, queue), queue)
     return settle(c, own, distance)
 
 
+def span(config: UavMecConfig) -> int:
+    """Bits of a place in the queue that tell distances (to less than single precision does); those above tell UAVs."""
+    return 31 - config.num_uavs.bit_length()
+
+
 @step
-def ask(config: UavMecConfig, own: Array, free: Array, distance: Array) -> tuple[Array, Array]:
-    """The nearest UAV with a free place, of users without one, and how near it is: as integers, positive floats keep
-    their order, and one less than a number is below it and above all that are smaller."""
-    none = config.num_uavs
+def ask(config: UavMecConfig, own: Array, free: Array, distance: Array) -> Int[Array, "U B"]:
+    """Users without a UAV ask the nearest that has a free place: everyone's place in a queue that goes by UAV, and then
+    by distance."""
+    c, none = config, config.num_uavs
     target, near = jnp.full(own.shape, none, jnp.int32), jnp.full(own.shape, jnp.inf, distance.dtype)
     for i in range(none):
-        better = (distance[i] < near) & (distance[i] <= config.service_radius) & (free[i] > 0)
+        better = (distance[i] < near) & (distance[i] <= c.service_radius) & (free[i] > 0)
         target, near = jnp.where(better, i, target), jnp.where(better, distance[i], near)
-    order = jax.lax.bitcast_convert_type(near, f"int{8 * near.dtype.itemsize}")
-    return jnp.where(own == none, target, none), order
+    steps = jnp.minimum(near, c.service_radius) * (0.999 * 2 ** span(c) / c.service_radius)
+    return (jnp.where(own == none, target, none) << span(c)) + steps.astype(jnp.int32)
 
 
 @step
-def accept(config: UavMecConfig, own: Array, free: Array, target: Array, order: Array) -> Int[Array, "U B"]:
+def accept(config: UavMecConfig, own: Array, last: Array, queue: Array) -> Int[Array, "U B"]:
     """Those who ask are taken in order of distance, equal ones in order of their index."""
-    rank, index = jnp.zeros(own.shape), np.arange(own.shape[0])[:, None]
+    target, index = queue >> span(config), np.arange(own.shape[0])[:, None]
+    ahead = jnp.zeros(own.shape, jnp.int32)
     for k in range(own.shape[0]):
-        ahead = (order[k] - (index > k) < order) & (target[k] == target)
-        rank = rank + ahead.astype(jnp.float32)
-    return jnp.where(rank < of_own(target, free, 0.0), target, own)
+        ahead = ahead + (queue[k] - (index > k) < queue).astype(jnp.int32)
+    return jnp.where(ahead < of_own(target, last, 0), target, own)
+
+
+@step
+def last_places(config: UavMecConfig, free: Array, queue: Array) -> Int[Array, "N B"]:
+    """The place in the queue from which on a UAV is full."""
+    before, places = 0.0, []
+    for i in range(config.num_uavs):
+        places.append(before + free[i])
+        before = before + how_many(queue >> span(config), i)
+    return jnp.stack(places).astype(jnp.int32)
 
 
 @step
@@ -261,7 +300,10 @@ def settle(config: UavMecConfig, own: Array, distance: Array) -> Int[Array, "U B
     return jnp.where(near, own, c.num_uavs)
 
 
-normal_cdf = pointwise(jax.scipy.stats.norm.cdf)
+normal_cdf = pointwise(
+    lambda x: 0.5 + 0.5 * jax.lax.erf(np.sqrt(0.5) * x), lambda x: np.sqrt(0.5 / np.pi) * jnp.exp(-0.5 * x * x)
+)
+"""To 1e-7: far fewer operations than one that is right far out in the tail."""
 
 
 class Radio(NamedTuple):
@@ -317,55 +359,166 @@ def mode_costs(config: UavMecConfig, slowness: Array, load: Array) -> list[Float
 
 
 @step
-def cheapest(config: UavMecConfig, slowness: Array, load: Array) -> Float[Array, "N B"]:
-    return jnp.stack(mode_costs(config, slowness, load)).min(0)
-
-
-@step
-def per_user(
-    config: UavMecConfig, own: Array, distance: Array, load: Array, processing: Array
-) -> tuple[Float[Array, "U B"], Float[Array, "U B"], Float[Array, "U B"]]:
-    """What every user gains (its uplink's time, negative; without a UAV what it may expect to save by getting one), the
-    probability that it is covered, and the variance of that."""
+def savings(config: UavMecConfig, slowness: Array, load: Array) -> Float[Array, "N B"]:
+    """What one more user of a UAV at the edge of its service would save."""
     c, (size, _) = config, task_mean(config)
-    served = own < c.num_uavs
-    reach = of_own(own, distance, c.service_radius)
-    coverage = pointwise(lambda d: jax.nn.sigmoid((c.coverage_radius - d) / EDGE))
-    within_reach = pointwise(lambda d: jax.nn.sigmoid((c.service_radius - d) / SERVICE_EDGE))
-    uplink = lambda d: size * radio(c).uplink(d)  # noqa: E731
-    covered = jnp.where(served, coverage(reach), 0.0)
-    near, cost = jnp.full(own.shape, 1e6), jnp.zeros(own.shape)
-    for i in range(c.num_uavs):
-        better = (distance[i] < near) & (load[i] < c.capacity)
-        near, cost = jnp.where(better, distance[i], near), jnp.where(better, processing[i], cost)
-    chance = (alone(c) - uplink(jnp.float32(c.service_radius)) - cost) * within_reach(near)
-    return jnp.where(served, -uplink(reach), chance), covered, covered * (1.0 - covered)
+    uplink = size * radio(c).uplink(jnp.float32(c.service_radius))
+    return alone(c) - uplink - jnp.stack(mode_costs(c, slowness, load + 1.0)).min(0)
 
 
 @step
+def whom(config: UavMecConfig, own: Array, load: Array, distance: Array) -> Int[Array, "U B"]:
+    """Every user's UAV, or else the nearest that has a free place."""
+    none, nearest, near = config.num_uavs, own, jnp.full(own.shape, jnp.inf)
+    for i in range(none):
+        better = (own == none) & (load[i] < config.capacity) & (distance[i] < near)
+        nearest, near = jnp.where(better, i, nearest), jnp.where(better, distance[i], near)
+    return nearest
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def service(
+    config: UavMecConfig, uav: Array, user: Array, own: Array, nearest: Array, distance: Array, saving: Array,
+    grace: Array,
+) -> tuple[Float[Array, "B"], Float[Array, "B"]]:  # fmt: skip
+    """What all users gain, and the probability that too few are covered."""
+    chance, gained = at_reach(config, own, nearest, saving, reaches(config, nearest, distance))
+    return total(config, gained)[0], lacking(config, *coverage(config, own, chance), grace)
+
+
+@service.defjvp
+def _(config: UavMecConfig, primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """Users go their ways whatever UAVs do, so that what a step of a UAV changes is first summed over its users, and
+    only then asked for in every direction."""
+    uav, user, own, nearest, distance, saving, grace = primals
+    reach, by_reach = reaches(config, nearest, distance), partial(at_reach, config, own, nearest, saving)
+    (chance, gained), (d_chance, d_gained) = jax.jvp(by_reach, (reach,), (jnp.ones_like(reach),))
+    low, back = jax.vjp(lambda *of_users: lacking(config, *of_users, grace), *coverage(config, own, chance))
+    d_low = missed(config, own, chance, d_chance, *back(jnp.ones_like(low)))
+
+    def along(slope: Array) -> Array:
+        pull = pulls(config, nearest, pushes(config, uav, user, nearest, reach, slope))
+        return towards(config, pull, tangents[0])
+
+    return (total(config, gained)[0], low), (along(d_gained), along(d_low))
+
+
+@step
+def reaches(config: UavMecConfig, nearest: Array, distance: Array) -> Float[Array, "U B"]:
+    return of_own(nearest, distance, 1e6)
+
+
+def at_reach(
+    config: UavMecConfig, own: Array, nearest: Array, saving: Array, reach: Array
+) -> tuple[Float[Array, "U B"], Float[Array, "U B"]]:
+    chance = chances(config, own, reach)
+    return chance, gains(config, own, nearest, saving, reach, chance)
+
+
+@step
+def chances(config: UavMecConfig, own: Array, reach: Array) -> Float[Array, "U B"]:
+    """Probability that a user is covered, or without a UAV that it gets one."""
+    c, served = config, own < config.num_uavs
+    past = jnp.where(served, (c.coverage_radius - reach) / EDGE, (c.service_radius - reach) / SERVICE_EDGE)
+    return jax.nn.sigmoid(past)
+
+
+@step
+def gains(
+    config: UavMecConfig, own: Array, nearest: Array, saving: Array, reach: Array, chance: Array
+) -> Float[Array, "U B"]:
+    """Of every user: its uplink's time, negative; without a UAV what it may expect to save by getting one."""
+    size, _ = task_mean(config)
+    return jnp.where(own < config.num_uavs, -size * radio(config).uplink(reach), of_own(nearest, saving, 0.0) * chance)
+
+
+@step
+def coverage(config: UavMecConfig, own: Array, chance: Array) -> tuple[Float[Array, "B"], Float[Array, "B"]]:
+    """Expected number of covered users, and its variance."""
+    users, served = own.shape[0], lambda u: jnp.where(own[u] < config.num_uavs, chance[u], 0.0)
+    return add_up(users, served), add_up(users, lambda u: served(u) * (1.0 - served(u)))
+
+
+@step
+def missed(
+    config: UavMecConfig, own: Array, chance: Array, d_chance: Array, of_covered: Array, of_doubt: Array
+) -> Float[Array, "U B"]:
+    """The slope of `lacking` in every user's distance."""
+    return jnp.where(own < config.num_uavs, (of_covered + of_doubt * (1.0 - 2.0 * chance)) * d_chance, 0.0)
+
+
+@step
+def pushes(
+    config: UavMecConfig, uav: Array, user: Array, nearest: Array, reach: Array, slope: Array
+) -> Float[Array, "2 U B"]:
+    """A slope in the users' distances as one in the places of their UAVs."""
+    along = [of_own(nearest, place, 0.0) for place in uav]
+    return (jnp.stack(along) - user) * (slope / reach)
+
+
+pulls = step(by_uav)
+
+
+@step
+def towards(config: UavMecConfig, pull: Float[Array, "2 N B"], direction: Float[Array, "2 N B"]) -> Float[Array, "B"]:
+    return add_up(config.num_uavs, lambda i: pull[0, i] * direction[0, i] + pull[1, i] * direction[1, i])
+
+
 def per_uav(
     config: UavMecConfig, velocity: Array, mode: Array, ratio: Array, load: Array, slowness: Array
 ) -> tuple[Float[Array, "N B"], Float[Array, "N B"]]:
     """What every UAV's service gains (beyond the uplinks, against its users' own processors, less its weighted energy),
     and the probability that it spends too much."""
+    here, fog = processors(config, mode, load)
+    ratio, slow = relay(config, mode, ratio, slowness)
+    energy = spent(config, velocity, ratio, slow, load)
+    return earned(config, mode, ratio, slow, load, here, fog, energy), overspent(config, ratio, load, energy)
+
+
+@step
+def processors(config: UavMecConfig, mode: Array, load: Array) -> tuple[Float[Array, "N B"], Float[Array, "N B"]]:
+    """Time of a task on board, and at the fog of the UAV's mode."""
     c, (size, work) = config, task_mean(config)
-    cycles = 1e-3 * size * work
-    to_fog = [(mode == f).astype(jnp.float32) for f in range(1, c.num_fogs + 1)]
-    relayed = jnp.asarray(sum(to_fog))
-    ratio = ratio * relayed
-    slow = sum(to * s for to, s in zip(to_fog, slowness, strict=True))
-    tasks = [(load * to).sum(0) for to in to_fog]
-    speeds = [offloading.shared_speed(float(s), c.fog_machines, t) for s, t in zip(c.fog_speeds, tasks, strict=True)]
-    there = size * load * slow + cycles * sum(to / s for to, s in zip(to_fog, speeds, strict=True))
-    here = cycles / offloading.shared_speed(c.uav_ghz, c.uav_cores, load)
-    form = offloading.sequential_latency if c.execution == "sequential" else offloading.parallel_latency
-    processing = form(jnp.zeros_like(load), here, there, ratio, c.overhead * relayed)
-    per_gigacycle = offloading.compute_energy(1.0 - ratio, c.uav_ghz, c.uav_capacitance)
+    cycles, fog = 1e-3 * size * work, jnp.zeros_like(load)
+    for f, speed in enumerate(c.fog_speeds, 1):
+        tasks = jnp.where(mode == f, load, 0.0).sum(0)
+        fog = jnp.where(mode == f, cycles / offloading.shared_speed(float(speed), c.fog_machines, tasks), fog)
+    return cycles / offloading.shared_speed(c.uav_ghz, c.uav_cores, load), fog
+
+
+@step
+def relay(config: UavMecConfig, mode: Array, ratio: Array, slowness: Array) -> tuple[Array, Array]:
+    """The ratio that goes to a fog, and how slow the way there is."""
+    return jnp.where(mode > 0, ratio, 0.0), of_own(mode - 1, slowness, 0.0)
+
+
+def on_board(config: UavMecConfig, ratio: Array) -> Float[Array, "N B"]:
+    """J per gigacycle."""
+    return offloading.compute_energy(1.0 - ratio, config.uav_ghz, config.uav_capacitance)
+
+
+@step
+def spent(config: UavMecConfig, velocity: Array, ratio: Array, slow: Array, load: Array) -> Float[Array, "N B"]:
+    c, (size, work) = config, task_mean(config)
     power = pointwise(partial(propulsion.propulsion_power, rotor=propulsion.ROTORS[c.rotor]))
-    energy = c.slot * power(length(velocity)) + load * (per_gigacycle * cycles + c.uav_power * ratio * slow * size)
-    variance = (per_gigacycle * task_spread(c)) ** 2 * (load + 1e-12) + ENERGY_EDGE**2
-    excess = normal_cdf((energy - c.energy_max) / jnp.sqrt(variance))
-    return load * (alone(c) - processing) - c.energy_weight * energy, excess
+    of_task = on_board(c, ratio) * (1e-3 * size * work) + c.uav_power * ratio * slow * size
+    return c.slot * power(length(velocity)) + load * of_task
+
+
+@step
+def earned(
+    config: UavMecConfig, mode: Array, ratio: Array, slow: Array, load: Array, here: Array, fog: Array, energy: Array
+) -> Float[Array, "N B"]:
+    c, (size, _) = config, task_mean(config)
+    form = offloading.sequential_latency if c.execution == "sequential" else offloading.parallel_latency
+    processing = form(jnp.zeros_like(load), here, size * load * slow + fog, ratio, jnp.where(mode > 0, c.overhead, 0.0))
+    return load * (alone(c) - processing) - c.energy_weight * energy
+
+
+@step
+def overspent(config: UavMecConfig, ratio: Array, load: Array, energy: Array) -> Float[Array, "N B"]:
+    variance = (on_board(config, ratio) * task_spread(config)) ** 2 * (load + 1e-12) + ENERGY_EDGE**2
+    return normal_cdf((energy - config.energy_max) / jnp.sqrt(variance))
 
 
 @step
@@ -379,7 +532,7 @@ def too_near(config: UavMecConfig, uav: Array) -> Float[Array, "N B"]:
 
 @step
 def total(config: UavMecConfig, *of_each: Array) -> list[Float[Array, "B"]]:
-    return [x.sum(0) for x in of_each]
+    return [add_up(x.shape[0], x.__getitem__) for x in of_each]
 
 
 @step

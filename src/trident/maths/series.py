@@ -42,9 +42,28 @@ def series_of(
 
     def steep(x: Any) -> Any:
         unit, beyond = inside(x)
-        return clenshaw(slope, unit) * beyond * beyond
+        return series(slope, unit) * beyond * beyond
 
-    return pointwise(lambda x: clenshaw(value, inside(x)[0]), steep)
+    return pointwise(lambda x: series(value, inside(x)[0]), steep)
+
+
+WELL_BEHAVED = 16.0
+"""By how much roundings may grow in the sum of powers, which takes half of the operations."""
+
+
+def series(coefficients: np.ndarray, x: Any) -> Any:
+    """sum_k c_k T_k(x) in [-1, 1]: as a sum of powers, if its terms are not much larger than what they add up to."""
+    powers = chebyshev.cheb2poly(coefficients)
+    largest = np.abs(chebyshev.chebval(np.linspace(-1.0, 1.0, 101), coefficients)).max()
+    return horner(powers, x) if np.abs(powers).sum() <= WELL_BEHAVED * largest else clenshaw(coefficients, x)
+
+
+def horner(powers: np.ndarray, x: Any) -> Any:
+    """sum_k p_k x^k."""
+    total = float(powers[-1])
+    for p in powers[-2::-1]:
+        total = total * x + float(p)
+    return total
 
 
 def clenshaw(coefficients: np.ndarray, x: Any) -> Any:
