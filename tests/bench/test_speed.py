@@ -10,6 +10,7 @@ import pytest
 import tiny
 
 from trident.bench import env_speed, page, speed, training, update_speed
+from trident.bench.flops import count_flops
 from trident.bench.growth import by_agents, by_constraints, by_modes, step_flops
 from trident.bench.overheads import PAIRS, closed_form_work, overheads, variants
 from trident.bench.timing import interleave
@@ -228,14 +229,28 @@ def test_work_timed_alone_is_a_share_of_the_plain_round():
     assert "physics, timed alone" not in overheads(seconds, flops)
 
 
-def test_the_closed_forms_work_is_what_a_round_asks_for():
+@pytest.fixture(scope="module")
+def physics():
+    """The variants of a small learner, and what its closed form is asked for."""
     env = UavMec()
-    algorithm = variants(env, "tiny")["exact"].algorithm
-    work = closed_form_work(env, algorithm)
-    c = algorithm.config
+    family = variants(env, "tiny")
+    return family, closed_form_work(env, family["exact"].algorithm)
+
+
+def test_the_closed_forms_work_is_what_a_round_asks_for(physics):
+    family, work = physics
+    c = family["exact"].algorithm.config
     assert work["closed form's slopes"].times == c.updates * 4
     values, slopes = work["closed form's slopes"].call()
     assert values.shape == (c.policy_batch, 3, 3)
     assert slopes.shape == (3, c.policy_batch, 3, 3)
     assert np.isfinite(slopes).all()
     assert work["closed form of next actions"].call().later.shape == (c.critic_steps * c.critic_batch, 3)
+
+
+def test_nothing_that_the_closed_form_does_in_a_round_is_left_out_of_its_work(physics):
+    """Its operations add up to what a round with physics has more than one without."""
+    family, work = physics
+    update = lambda v: count_flops(v.update, v.shapes.algo, v.shapes.data)  # noqa: E731
+    alone = sum(part.times * count_flops(part.call) for part in work.values())
+    assert alone == pytest.approx(update(family["exact"]) - update(family["exact, no physics"]), rel=0.02)
