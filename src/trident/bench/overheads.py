@@ -10,7 +10,7 @@ asked for in a round is therefore timed alone as well: a little too much, for in
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -91,22 +91,16 @@ def measure_overheads(env: Env, size: str, repeats: int, say: Say) -> dict[str, 
         roll = compile_(collector(env, algorithm), shapes.algo, shapes.actors, key, cached=True).call
         calls[rollout] = lambda roll=roll, sample=sample: roll(sample.algo, sample.actors, key)
     alone = closed_form_work(env, family["exact"].algorithm)
-    times = {name: work.times for name, work in alone.items()}
     say("timing the variants in turn")
-    seconds = interleave(calls | {name: work.call for name, work in alone.items()}, repeats)
+    seconds = interleave(calls | alone, repeats)
     return {
-        "size": size, "seconds": seconds, "flops": flops, "times": times,
-        "overhead": overheads(seconds, flops, times),
+        "size": size, "seconds": seconds, "flops": flops, "alone": list(alone),
+        "overhead": overheads(seconds, flops, list(alone)),
     }  # fmt: skip
 
 
-class Work(NamedTuple):
-    times: int
-    call: Callable[[], Any]
-
-
-def closed_form_work(env: Env, algorithm: Algorithm) -> dict[str, Work]:
-    """What the closed form is asked for in a round, and how often."""
+def closed_form_work(env: Env, algorithm: Algorithm) -> dict[str, Callable[[], Any]]:
+    """What the closed form is asked for in a round; in compiled programs of so many times each, as it is in a round."""
     task = Task(algorithm.config, env.spec, env.physics)
     c, count, physics = task.config, task.num_signals, task.closed_form
     roll = sample_data(env, algorithm).data.rollout
@@ -125,27 +119,32 @@ def closed_form_work(env: Env, algorithm: Algorithm) -> dict[str, Work]:
     def slopes(unit: Any, state: Any, action: Any) -> Any:
         return physics_slopes(lambda u: values(u, state, action), unit)
 
-    def ready(function: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
-        compiled = jax.jit(function)
-        return lambda: compiled(*arguments)
+    def given(state: Any, action: Any) -> Any:
+        return physics_parts(physics, count, state, action, here=False)
+
+    def ready(times: int, function: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
+        turned = [jax.tree.map(lambda x, t=t: jnp.roll(x, t, axis=0), arguments) for t in range(times)]
+        every = jax.tree.map(lambda *x: jnp.stack(x), *turned)  # no two alike: each is to be worked out
+        compiled = jax.jit(lambda every: jax.lax.map(lambda each: function(*each), every))
+        return lambda: compiled(every)
 
     everyone = c.updates * env.spec.num_agents
     advantages = {"closed-form": 0, "pathwise": 0, "weighed": 3}.get(task.source, 2)
-    given = lambda s, a: physics_parts(physics, count, s, a, here=False)  # noqa: E731
-    return {
-        "closed form of the rollout": Work(1, ready(partial(note, task), roll)),
-        "closed form of the advantages": Work(advantages, ready(given, *rows(roll.reward.size))),
-        "closed form of next actions": Work(1, ready(given, *rows(c.critic_steps * c.critic_batch))),
-        "closed form's slopes": Work(everyone, ready(slopes, unit, *rows(c.policy_batch))),
-        "closed form in a line search": Work(everyone, ready(values, unit, *rows(c.policy_batch))),
+    work = {
+        "rollout": (1, partial(note, task), roll),
+        "advantages": (advantages, given, *rows(roll.reward.size)),
+        "next actions": (1, given, *rows(c.critic_steps * c.critic_batch)),
+        "slopes": (everyone, slopes, unit, *rows(c.policy_batch)),
+        "line searches": (everyone, values, unit, *rows(c.policy_batch)),
     }
+    return {f"closed form, {name}": ready(*what) for name, what in work.items() if what[0]}
 
 
 def overheads(
-    seconds: dict[str, float], flops: dict[str, float], times: dict[str, int] | None = None
+    seconds: dict[str, float], flops: dict[str, float], alone: Sequence[str] = ()
 ) -> dict[str, dict[str, float]]:
     """Added share of a round's time, of an update's time and of an update's operations."""
-    out, times = {}, times or {}
+    out = {}
     for name, (with_it, without, rollout) in PAIRS.items():
         added = seconds[with_it] - seconds[without]
         out[name] = {
@@ -153,9 +152,9 @@ def overheads(
             "of_update": added / seconds[without],
             "of_flops": flops[with_it] / flops[without] - 1.0,
         }
-    for name, pair in ALONE.items() if times else ():
+    for name, pair in ALONE.items() if alone else ():
         _, without, rollout = PAIRS[pair]
-        work = sum(often * seconds[part] for part, often in times.items())
+        work = sum(seconds[part] for part in alone)
         out[name] = {
             "of_round": work / (seconds[without] + seconds[rollout]),
             "of_update": work / seconds[without],

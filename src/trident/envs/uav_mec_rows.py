@@ -393,7 +393,7 @@ def _(config: UavMecConfig, primals: Any, tangents: Any) -> tuple[Any, Any]:
     uav, user, own, nearest, distance, saving, grace = primals
     reach, by_reach = reaches(config, nearest, distance), partial(at_reach, config, own, nearest, saving)
     (chance, gained), (d_chance, d_gained) = jax.jvp(by_reach, (reach,), (jnp.ones_like(reach),))
-    low, back = jax.vjp(lambda *of_users: lacking(config, *of_users, grace), *coverage(config, own, chance))
+    low, back = jax.vjp(lambda n, v: lacking(config, n, v, grace), *coverage(config, own, chance))
     d_low = missed(config, own, chance, d_chance, *back(jnp.ones_like(low)))
 
     def along(slope: Array) -> Array:
