@@ -14,6 +14,7 @@ from trident.envs import uav_mec_rows as rows
 from trident.envs.uav_mec import UavMec, UavMecConfig
 from trident.envs.uav_mec_model import backhaul_efficiency, distances, uplink_rate
 from trident.envs.uav_mec_physics import SAME_PLACE, Scene, assemble, unpack
+from trident.physics.offloading import associate
 from trident.recipe import Task, TridentConfig
 
 CONFIGS = {
@@ -125,6 +126,19 @@ def test_who_serves_whom_after_a_step_needs_no_reading_back():
     still = rows.do(config, standing, jnp.zeros((2, 2, 1)), jnp.zeros((2, 1), jnp.int32), jnp.zeros((2, 1)))
     assert standing.own[0, 0] == 2  # nobody's, says the array
     assert rows.predict(config, standing, still).own[0, 0] == 1
+
+
+@pytest.mark.parametrize(("uavs", "users", "capacity"), [(1, 9, 3), (4, 20, 3), (7, 40, 5), (8, 24, 2)])
+def test_equal_distances_are_told_apart_by_index(uavs, users, capacity):
+    """Distances of whole tens of metres, so that most of those who ask are as far away as somebody else."""
+    config = UavMecConfig(num_uavs=uavs, num_users=users, capacity=capacity)
+    tens = jax.random.randint(jax.random.key(0), (64, uavs, users), 0, 36)
+    distance = 10.0 * tens.astype(jnp.float32) + 5.0
+    link = jax.vmap(lambda d: associate(d, config.service_radius, capacity, config.association_rounds))(distance)
+    right = jnp.where(link.any(1), link.argmax(1), uavs)
+    got = rows.associate(config, jnp.moveaxis(distance, 0, -1))
+    np.testing.assert_array_equal(got.T, right)
+    assert (right < uavs).mean() > 0.3
 
 
 @pytest.mark.parametrize("channel", ["suburban", "urban", "dense-urban", "high-rise", "umi-av"])
