@@ -11,6 +11,7 @@ import pytest
 
 from trident.closed_form import lasting_sums, physics_parts
 from trident.envs import uav_mec_rows as rows
+from trident.envs import uav_mec_rows_links as links_of_rows
 from trident.envs.uav_mec import UavMec, UavMecConfig
 from trident.envs.uav_mec_model import backhaul_efficiency, distances, uplink_rate
 from trident.envs.uav_mec_physics import SAME_PLACE, Scene, assemble, unpack
@@ -23,7 +24,7 @@ CONFIGS = {
         num_uavs=3, num_users=7, hotspot_share=0.0, association_rounds=3, flight="course", execution="parallel",
         channel="uma-av", capacity=2, grace=1,
     ),
-    "many users": UavMecConfig(num_uavs=3, num_users=rows.FEW + 3, capacity=7, grace=1),
+    "many users": UavMecConfig(num_uavs=3, num_users=links_of_rows.FEW + 3, capacity=7, grace=1),
     "one UAV, members only": UavMecConfig(num_uavs=1, hotspot_share=1.0, flight="polar", rotor="zeng", grace=1),
 }  # fmt: skip
 
@@ -136,7 +137,7 @@ def test_equal_distances_are_told_apart_by_index(uavs, users, capacity):
     distance = 10.0 * tens.astype(jnp.float32) + 5.0
     link = jax.vmap(lambda d: associate(d, config.service_radius, capacity, config.association_rounds))(distance)
     right = jnp.where(link.any(1), link.argmax(1), uavs)
-    got = rows.associate(config, jnp.moveaxis(distance, 0, -1))
+    got = links_of_rows.associate(config, jnp.moveaxis(distance, 0, -1))
     np.testing.assert_array_equal(got.T, right)
     assert (right < uavs).mean() > 0.3
 
