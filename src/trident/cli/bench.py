@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from trident.bench import page, speed
+from trident.bench import fingerprint, page, speed
 from trident.bench.campaign import plan, run_all, usual_jobs
 from trident.bench.paper import CAMPAIGNS, Campaign
 from trident.cli.options import parse
@@ -100,17 +100,42 @@ class MapTableOptions(TableOptions):
     """Maps; all of the table's own if left out."""
 
 
+FINGERPRINT_TEXT = """\
+Do training rounds still run the same programs? Each is traced at tiny sizes, hashed and compared with what was stored.
+
+Examples:
+  trident bench fingerprint --envs uav-mec --algos trident macpo     seconds
+  trident bench fingerprint                                          every pair, an hour
+  trident bench fingerprint --store                                  after a change that is meant to change programs
+"""
+
+
+@dataclass(frozen=True)
+class FingerprintOptions:
+    envs: tuple[str, ...] = ()
+    """Environments; all of them if left out."""
+    algos: tuple[str, ...] = ()
+    """Algorithms; all of them if left out."""
+    record: Path = Path("benchmarks/fingerprints.json")
+    """Where the hashes are kept."""
+    store: bool = False
+    """Keep the hashes of now instead of comparing."""
+
+
 def bench(argv: list[str]) -> int:
     if not argv or argv[0] in ("-h", "--help"):
         print(
             "usage: trident bench WHAT [OPTIONS]\n\nspeed      steps per second, compile times, operations, overheads"
         )
+        print("fingerprint  do training rounds still run the same programs?")
         print("\n".join(f"{name:10s} every method of this table on {c.about}" for name, c in CAMPAIGNS.items()))
         return 0
     if argv[0] in CAMPAIGNS:
         return _table(argv[0], argv[1:])
+    if argv[0] == "fingerprint":
+        return _fingerprint(parse(FingerprintOptions, argv[1:], "bench fingerprint", FINGERPRINT_TEXT))
     if argv[0] != "speed":
-        raise TridentError(f"unknown measurement {argv[0]!r}: there are speed, {', '.join(CAMPAIGNS)}")
+        raise TridentError(f"unknown measurement {argv[0]!r}: there are speed, fingerprint, {', '.join(CAMPAIGNS)}")
     options = parse(SpeedOptions, argv[1:], "bench speed", EXAMPLES)
     console = Console(width=None if sys.stdout.isatty() else 140)
     record = speed.read_record(options.show) if options.show else _measure(options, console)
@@ -118,6 +143,20 @@ def bench(argv: list[str]) -> int:
     if options.docs:
         options.docs.write_text(page.page(record), encoding="utf-8")
     return 0
+
+
+def _fingerprint(options: FingerprintOptions) -> int:
+    stored = {} if options.store else fingerprint.read(options.record)
+    hashes: dict[str, dict[str, str]] = {}
+    for env, algo, text in fingerprint.measure(options.envs, options.algos):
+        hashes.setdefault(env, {})[algo] = text
+        mark = "" if options.store or stored.get(env, {}).get(algo) == text else "  CHANGED"
+        print(f"{text}  {env} {algo}{mark}", flush=True)
+        if options.store:
+            fingerprint.write(options.record, hashes)
+    other = [] if options.store else fingerprint.changed(hashes, stored)
+    print(f"{sum(map(len, hashes.values()))} rounds traced, {len(other)} other than in {options.record}")
+    return 1 if other else 0
 
 
 def _table(name: str, argv: list[str]) -> int:
