@@ -33,12 +33,8 @@ types: $(STAMP)  ## pyright
 imports: $(STAMP)  ## import layers
 	$(BIN)/lint-imports --no-cache
 
-SECOND := tests/algos tests/bench tests/report
-
-pytest: $(STAMP)  ## fast tests, in two processes (they spend their time in the compiler, which uses one core each)
-	@log=$$(mktemp); $(BIN)/python -m pytest $(SECOND) >$$log 2>&1 & second=$$!; \
-	$(BIN)/python -m pytest $(SECOND:%=--ignore=%); first=$$?; \
-	wait $$second; second=$$?; cat $$log; rm -f $$log; test $$first = 0 -a $$second = 0
+pytest: $(STAMP)  ## fast tests, in a process per core (they spend their time in the compiler, which uses one each)
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 test-learning: $(STAMP)  ## the long tests: minutes of training each
 	$(BIN)/python -m pytest -m "learning or slow"
@@ -53,7 +49,7 @@ $(SMARTS)/.ready: requirements-smarts.lock pyproject.toml
 	@touch $@
 
 test-smarts: $(SMARTS)/.ready  ## the SMARTS adapter, live: an environment of its own (Python 3.11, 2.2 GB), minutes
-	$(SMARTS)/bin/python -m pytest -m smarts tests/envs/test_smarts_live.py
+	$(SMARTS)/bin/python -m pytest -m smarts tests/envs/intersection/test_smarts_live.py
 
 lock:            ## renew requirements.lock and requirements-smarts.lock (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --group dev pyproject.toml -o requirements.lock

@@ -5,8 +5,8 @@ import pytest
 
 from trident import replay
 from trident.errors import TridentError
-from trident.rollout import rollout, start
-from trident.train.registry import make_env
+from trident.simulation.rollout import rollout, start
+from trident.training.registry import make_env
 
 
 def block_from(env, key, envs=3, steps=4):

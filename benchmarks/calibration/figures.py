@@ -18,10 +18,10 @@ import numpy as np
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
-from trident.envs.uav_mec import UavMec
-from trident.envs.uav_mec_draw import MODES, UNSAFE
-from trident.envs.uav_mec_model import backhaul_efficiency, uplink_rate
-from trident.envs.uav_mec_physics import mode_costs
+from trident.envs.uav_mec.dynamics import backhaul_efficiency, uplink_rate
+from trident.envs.uav_mec.env import UavMec
+from trident.envs.uav_mec.physics import mode_costs
+from trident.envs.uav_mec.render import MODES, UNSAFE
 from trident.physics.propulsion import ROTORS, propulsion_power
 
 HERE = Path(__file__).parent

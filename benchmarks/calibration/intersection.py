@@ -12,8 +12,8 @@ from pathlib import Path
 
 import jax
 
-from trident.envs.intersection import VARIANTS, Intersection
-from trident.eval.evaluate import evaluate, summarise
+from trident.envs.intersection.env import VARIANTS, Intersection
+from trident.simulation.evaluate import evaluate, summarise
 
 HERE = Path(__file__).parent
 COLUMNS = ("return", "collisions", "throughput", "delay", "clear", "cleared", "arrived", "off_road")

@@ -21,8 +21,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from trident.envs.uav_mec import UavMec
-from trident.envs.uav_mec_physics import pack
+from trident.envs.uav_mec.env import UavMec
+from trident.envs.uav_mec.physics import pack
 
 RECORD = Path(__file__).with_name("lasting.json")
 PAIRS, SLOTS, WARM, SPREAD, GAMMA = 3072, 60, 60, 0.15, 0.95

@@ -20,9 +20,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from trident.envs.uav_mec import UavMec
-from trident.envs.uav_mec_physics import mode_costs, pack, unpack
-from trident.eval.evaluate import evaluate, summarise
+from trident.envs.uav_mec.env import UavMec
+from trident.envs.uav_mec.physics import mode_costs, pack, unpack
+from trident.simulation.evaluate import evaluate, summarise
 from trident.types import HybridAction
 
 PRICES = jnp.array([1.0, -20.0, -20.0])

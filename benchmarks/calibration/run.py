@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from trident.envs.uav_mec import VARIANTS, UavMec
-from trident.eval.evaluate import evaluate, summarise
+from trident.envs.uav_mec.env import VARIANTS, UavMec
+from trident.simulation.evaluate import evaluate, summarise
 
 HERE = Path(__file__).parent
 POLICIES = ("random", "greedy", "planner", "planner-free", "planner-local", "planner-fog1", "planner-fog2")

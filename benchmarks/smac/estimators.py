@@ -24,12 +24,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from trident.bench.flops import count_flops
-from trident.bench.training import learning_of, round_shapes
-from trident.eval.evaluate import evaluate, summarise
+from trident.bench.round_speed import learning_of, round_shapes
 from trident.report.tables import markdown
-from trident.train.loop import policy_of, program
-from trident.train.registry import default_config, make_algorithm, make_env
-from trident.train.session import enable_compilation_cache
+from trident.simulation.evaluate import evaluate, summarise
+from trident.training.loop import policy_of, program
+from trident.training.registry import default_config, make_algorithm, make_env
+from trident.training.session import enable_compilation_cache
 from trident.types import Algorithm, Env
 
 HERE = Path(__file__).parent

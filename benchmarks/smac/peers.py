@@ -27,13 +27,13 @@ import jax
 import jax.numpy as jnp
 from peers_page import page
 
-from trident.envs.check import random_action
-from trident.envs.smac import Smac, initial_units, orders_for_all, outcome
-from trident.envs.smac_config import SmacConfig
-from trident.envs.smac_engine import tick
-from trident.envs.smac_rules import allowed_modes
-from trident.envs.smac_scripted import focus
-from trident.eval.evaluate import evaluate, summarise
+from trident.envs.checks.values import random_action
+from trident.envs.smac.actions import allowed_modes
+from trident.envs.smac.config import SmacConfig
+from trident.envs.smac.engine import tick
+from trident.envs.smac.env import Smac, initial_units, orders_for_all, outcome
+from trident.envs.smac.scripted import focus
+from trident.simulation.evaluate import evaluate, summarise
 from trident.types import HybridAction
 
 HERE = Path(__file__).parent

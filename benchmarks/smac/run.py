@@ -19,13 +19,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from trident.closed_form import fit_physics, fit_sums, physics_parts, r2_phys, spread
-from trident.envs.check import random_action
-from trident.envs.smac import Smac
-from trident.envs.smac_config import MAPS, SmacConfig
-from trident.eval.evaluate import evaluate, summarise
+from trident.envs.checks.values import random_action
+from trident.envs.smac.config import MAPS, SmacConfig
+from trident.envs.smac.env import Smac
+from trident.physics_value import fit_physics, fit_sums, physics_parts, r2_phys, spread
 from trident.report.tables import markdown
-from trident.rollout import rollout, start
+from trident.simulation.evaluate import evaluate, summarise
+from trident.simulation.rollout import rollout, start
 
 HERE = Path(__file__).parent
 POLICIES = ("random", "focus-nearest", "focus-weakest", "kite")

@@ -15,10 +15,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from trident.envs.intersection_config import IntersectionConfig
-from trident.envs.smarts_intersection import SmartsRoad
-from trident.envs.smarts_map import middle
-from trident.envs.smarts_translate import BRAKE, DRAG, DRIVE, STEER, wheel_and_pedals
+from trident.envs.intersection.config import IntersectionConfig
+from trident.envs.intersection.smarts.bridge import BRAKE, DRAG, DRIVE, STEER, wheel_and_pedals
+from trident.envs.intersection.smarts.env import SmartsRoad
+from trident.envs.intersection.smarts.map import middle
 from trident.physics import vehicle
 
 HERE = Path(__file__).parent

@@ -15,10 +15,10 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from trident import host
-from trident.envs.intersection_config import IntersectionConfig
-from trident.envs.smarts_intersection import SmartsIntersection, SmartsRoad
-from trident.envs.smarts_translate import Readings
+from trident.envs.intersection.config import IntersectionConfig
+from trident.envs.intersection.smarts.bridge import Readings
+from trident.envs.intersection.smarts.env import SmartsIntersection, SmartsRoad
+from trident.simulation import host
 
 OUT = Path(__file__).parents[2] / "tests" / "envs" / "data"
 EPISODES = {"aim": 11, "aggressive": 4}

@@ -20,11 +20,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from trident import host
-from trident.envs.intersection import Intersection
-from trident.envs.intersection_config import IntersectionConfig
-from trident.envs.smarts_intersection import SmartsIntersection, SmartsRoad
-from trident.envs.smarts_translate import Readings
+from trident.envs.intersection.config import IntersectionConfig
+from trident.envs.intersection.env import Intersection
+from trident.envs.intersection.smarts.bridge import Readings
+from trident.envs.intersection.smarts.env import SmartsIntersection, SmartsRoad
+from trident.simulation import host
 from trident.types import Env
 
 ENVS, STEPS, TURNS = 256, 100, 6

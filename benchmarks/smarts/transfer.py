@@ -20,11 +20,12 @@ from typing import Any
 
 import jax
 
-from trident import api, host
-from trident.envs.intersection import Intersection
-from trident.envs.smarts_intersection import SmartsIntersection
-from trident.eval import host as host_eval
-from trident.eval.evaluate import evaluate, summarise
+from trident import api
+from trident.envs.intersection.env import Intersection
+from trident.envs.intersection.smarts.env import SmartsIntersection
+from trident.simulation import host
+from trident.simulation import host_evaluate as host_eval
+from trident.simulation.evaluate import evaluate, summarise
 
 HERE = Path(__file__).parent
 RECORDS = HERE / "transfer.jsonl"

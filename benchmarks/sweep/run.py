@@ -5,7 +5,7 @@
 
 The seed is none of those that tables are made with. A trial's score is the evaluation reward less 10 for every unit of
 violation rate above the limits (unconstrained methods: the reward alone). The trial with the best score stands in
-`trident.train.tuned`.
+`trident.training.tuned`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import trident
-from trident.train.registry import ALGORITHMS
+from trident.training.registry import ALGORITHMS
 
 HERE = Path(__file__).parent
 ENV, EPISODES, SEED = "uav-mec", 800, 100

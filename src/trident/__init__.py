@@ -15,8 +15,8 @@ _LAZY = {
     "resume": "trident.api",
     "load": "trident.api",
     "Run": "trident.api",
-    "check_env": "trident.envs.check",
-    "make_env": "trident.train.registry",
+    "check_env": "trident.envs.checks",
+    "make_env": "trident.training.registry",
     "TridentError": "trident.errors",
 }
 __all__ = ["Run", "TridentError", "check_env", "load", "make_env", "resume", "train"]

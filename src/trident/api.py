@@ -15,20 +15,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from trident import host
 from trident.errors import TridentError
-from trident.host import HostPolicy, Say
 from trident.report import records as recording
 from trident.report.progress import Progress, progress_for
 from trident.report.tables import result_table
-from trident.rollout import Policy
-from trident.train import session
-from trident.train.assess import assess_run
-from trident.train.episode import play, play_host
-from trident.train.loop import RunState, policy_of
-from trident.train.registry import ALGORITHMS
-from trident.train.settings import Settings, Setup, check_name, describe, make_setup, mode_names, read_run, setup_of
-from trident.train.start_from import check_fit
+from trident.simulation import host
+from trident.simulation.host import HostPolicy, Say
+from trident.simulation.rollout import Policy
+from trident.training import session
+from trident.training.episode import play, play_host
+from trident.training.evaluation import assess_run
+from trident.training.fine_tune import check_fit
+from trident.training.loop import RunState, policy_of
+from trident.training.registry import ALGORITHMS
+from trident.training.settings import Settings, Setup, check_name, describe, make_setup, mode_names, read_run, setup_of
 from trident.types import AnyEnv, EnvSpec, HostEnv, HybridAction, View
 
 RENDER_STREAM = 2**31 + 2
@@ -54,7 +54,7 @@ def train(
     """Train and evaluate; everything is kept in the run directory `out`.
 
     `config` changes fields of the algorithm's config: a mapping, or a whole config dataclass. Further keywords
-    are those of `trident.train.settings.Settings`, e.g. `shielded=True`, `warm_start="greedy"`.
+    are those of `trident.training.settings.Settings`, e.g. `shielded=True`, `warm_start="greedy"`.
     """
     for name in settings:
         check_name("setting", name, [f.name for f in fields(Settings)], "trident.train")
@@ -139,7 +139,7 @@ def render(
     [T + 1, ...] as NumPy arrays, so that a drawing may show trails. A drawing that takes `changed` is also told which
     actions [T, N] the shield altered.
     """
-    from trident.report.movie import write_chart, write_frame, write_gif  # matplotlib takes a second to import
+    from trident.report.video import write_chart, write_frame, write_gif  # matplotlib takes a second to import
 
     session.enable_compilation_cache()
     key = jax.random.fold_in(jax.random.key(seed), RENDER_STREAM)

@@ -13,11 +13,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from trident.maths import hybrid
-from trident.maths.chunks import in_chunks
-from trident.maths.hybrid import HybridDist
-from trident.types import ActionSpec, HybridAction, ReflexOf, View, decode_params
-
 Params = Any
 
 
@@ -64,90 +59,6 @@ def _activate(layer: Params, x: Float[Array, "*batch H"]) -> Float[Array, "*batc
 def _layer_norm(x: Float[Array, "*batch H"]) -> Float[Array, "*batch H"]:
     centred = x - jnp.mean(x, axis=-1, keepdims=True)
     return centred * jax.lax.rsqrt(jnp.mean(centred**2, axis=-1, keepdims=True) + 1e-5)
-
-
-def actor_init(
-    key: Any,
-    obs_dim: int,
-    hidden: Sequence[int],
-    num_modes: int,
-    num_params: int,
-    log_std: float,
-    conditional: bool = True,
-) -> Params:
-    """One agent's hybrid actor: a trunk, then logits and one Gaussian mean per mode (or one for all of them, if not
-    `conditional`); log-std is free of the input.
-
-    The last layer starts at 1 % scale, so that the first policy is uniform over modes and centred in every box.
-    """
-    heads = num_modes if conditional else 1
-    return {
-        "trunk": mlp_init(key, [obs_dim, *hidden, num_modes + heads * num_params], out_scale=0.01),
-        "log_std": jnp.full((heads, num_params), log_std),
-    }
-
-
-Leaning = tuple[Float[Array, "*rows M"], Float[Array, "*rows M P"]]
-REFLEX_EDGE = 0.95
-"""Suggested parameters nearer to the edge of their box than this are pulled in: the edge is at infinity before tanh."""
-
-
-def actor_apply(params: Params, obs: Float[Array, "*batch O"], towards: Leaning | None = None) -> HybridDist:
-    """The network's output, or its correction of what physics suggests for the observation (`leaning`)."""
-    heads, num_params = params["log_std"].shape
-    out = mlp_apply(params["trunk"], obs)
-    num_modes = out.shape[-1] - heads * num_params
-    mean = out[..., num_modes:].reshape(*out.shape[:-1], heads, num_params)
-    mean = jnp.broadcast_to(mean, (*out.shape[:-1], num_modes, num_params))
-    log_std = jnp.clip(params["log_std"], -4.0, 1.0)
-    dist = HybridDist(out[..., :num_modes], mean, jnp.broadcast_to(log_std, mean.shape))
-    if towards is None:
-        return dist
-    return dist._replace(logits=dist.logits + towards[0], mean=dist.mean + towards[1])
-
-
-ROWS = 1024
-"""Of an actor's inputs that are worked through at once where there are many, and slopes are taken again and again."""
-
-
-def actor_by_parts(params: Params, obs: Float[Array, "B O"], towards: Leaning | None = None) -> HybridDist:
-    """`actor_apply` of many rows; its derivatives are taken part by part as well."""
-    return in_chunks(lambda rows: actor_apply(params, *rows), (obs, towards), ROWS)
-
-
-def leaning(reflex: ReflexOf | None, obs: Float[Array, "*batch O"]) -> Leaning | None:
-    """What a reflex, if there is one, adds to the logits and, before the squash, to the means. It depends on nothing
-    that is learned: wherever a policy is looked at again and again, once is enough."""
-    if reflex is None:
-        return None
-    preference, unit = jnp.vectorize(reflex, signature="(o)->(m),(m,p)")(jax.lax.stop_gradient(obs))
-    return preference, jnp.arctanh(jnp.clip(unit, -REFLEX_EDGE, REFLEX_EDGE))
-
-
-def actors_init(key: Any, num_agents: int, *args: Any) -> Params:
-    """Separate parameters per agent, stacked on a leading agent axis."""
-    return jax.vmap(lambda k: actor_init(k, *args))(jax.random.split(key, num_agents))
-
-
-def actors_apply(params: Params, obs: Float[Array, "*batch N O"], towards: Leaning | None = None) -> HybridDist:
-    """Stacked actors on stacked observations; the agent axis of the result stands where it stood in `obs`."""
-    axis = obs.ndim - 2
-    dist = jax.vmap(actor_apply, in_axes=(0, axis, axis), out_axes=0)(params, obs, towards)
-    return jax.tree.map(lambda x: jnp.moveaxis(x, 0, axis), dist)
-
-
-def act(
-    params: Params, spec: ActionSpec, view: View, key: Any, deterministic: bool, reflex: ReflexOf | None = None
-) -> tuple[HybridAction, dict[str, Any]]:
-    """Stacked actors choose for one environment; extras hold what an on-policy learner needs, per agent."""
-    dist, used = actors_apply(params, view.obs, leaning(reflex, view.obs)), jnp.asarray(spec.used)
-    if deterministic:
-        mode, raw = hybrid.most_likely(dist, view.mode_mask, used)
-    else:
-        mode, raw = hybrid.sample(key, dist, view.mode_mask, used)
-    log_prob = hybrid.log_prob(dist, view.mode_mask, used, mode, raw)
-    action = HybridAction(mode, decode_params(spec, mode, jnp.tanh(raw)))
-    return action, {"raw": raw, "log_prob": log_prob}
 
 
 def mixer_init(key: Any, state_dim: int, num_agents: int, embed: int, hidden: int) -> Params:

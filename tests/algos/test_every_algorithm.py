@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from trident.envs.probe_chain import CHAINS, probe_chain
-from trident.train import checkpoint
-from trident.train.loop import program
-from trident.train.registry import ALGORITHMS, ENVS
+from trident.envs.probes.chain import CHAINS, probe_chain
+from trident.training import checkpoint
+from trident.training.loop import program
+from trident.training.registry import ALGORITHMS, ENVS
 from trident.types import View
 
 TINY = {

@@ -6,15 +6,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from chain_rows import CHAIN, make_rows, random_like
-from learning import train
+from support.chain_rows import CHAIN, make_rows, random_like
+from support.learning import train
 
 from trident.algos import madac
+from trident.algos.common.action_heads import MEANT, hybrid_head
+from trident.algos.common.actor import actors_apply
 from trident.algos.madac import MADACConfig, actor_loss, distance, entropy, outputs, td_targets, twins, worst
-from trident.heads import MEANT, hybrid_head
 from trident.maths import hybrid
-from trident.nets import actors_apply
-from trident.train.loop import program
+from trident.training.loop import program
 
 SPEC = CHAIN.spec
 CONFIG = MADACConfig(hidden=(8,), critic_hidden=(8,))

@@ -6,16 +6,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from chain_rows import CHAIN, make_rows, random_like
-from learning import train
+from support.chain_rows import CHAIN, make_rows, random_like
+from support.learning import train
 
-from trident import heads
 from trident.algos import off_policy
+from trident.algos.common import action_heads
+from trident.algos.common.action_heads import MEANT
+from trident.algos.common.inputs import q_input
 from trident.algos.off_policy import Critic, Nets, actor_loss, policies, q_values, td_target
-from trident.critics import critic_input
-from trident.heads import MEANT
 from trident.nets import mlp_apply
-from trident.train.registry import ALGORITHMS
+from trident.training.registry import ALGORITHMS
 from trident.types import ActionSpec, View, encode_params
 
 SPEC = CHAIN.spec
@@ -39,7 +39,7 @@ def small(name, **changes):
 
 def parts(config):
     """(head, networks) with random weights; nothing is compiled for them."""
-    head = heads.make_head(config.actions, SPEC.action, config.levels, config.temperature)
+    head = action_heads.make_head(config.actions, SPEC.action, config.levels, config.temperature)
     return head, random_like(lambda key: off_policy.make(config, SPEC).init(key).nets)
 
 
@@ -53,28 +53,28 @@ plain_mlp = jax.jit(mlp_apply)
 
 def test_grid_is_every_mode_with_every_combination_of_the_parameters_it_reads():
     used = np.array([[[True, True], [True, False]], [[False, False], [False, True]]])
-    grid = heads.make_grid(ActionSpec(-np.ones((2, 2, 2)), np.ones((2, 2, 2)), used), 3)
+    grid = action_heads.make_grid(ActionSpec(-np.ones((2, 2, 2)), np.ones((2, 2, 2)), used), 3)
     assert grid.mode.shape == (2, 9 + 3)
     assert grid.exists.sum(1).tolist() == [12, 1 + 3]
     first = {(int(m), *map(float, u)) for m, u in zip(grid.mode[0], grid.unit[0], strict=True)}
     axis = (-1.0, 0.0, 1.0)
     assert first == {(0, a, b) for a in axis for b in axis} | {(1, a, 0.0) for a in axis}
-    allowed = heads.grid_mask(grid, jnp.array([[True, False], [True, True]]))
+    allowed = action_heads.grid_mask(grid, jnp.array([[True, False], [True, True]]))
     np.testing.assert_array_equal(allowed.sum(1), [9, 4])
 
 
 def test_a_grid_beyond_reason_is_refused_in_one_line():
     spec = ActionSpec(-np.ones((1, 2, 6)), np.ones((1, 2, 6)), np.ones((1, 2, 6), bool))
     with pytest.raises(ValueError, match=r"grid of 31,250 actions.*--algo.levels"):
-        heads.make_grid(spec, 5)
+        action_heads.make_grid(spec, 5)
     with pytest.raises(ValueError, match="at least one level"):
-        heads.make_grid(spec, 0)
+        action_heads.make_grid(spec, 0)
 
 
 @pytest.mark.parametrize("form", ["hybrid", "discretised", "relaxed"])
 def test_what_is_done_is_read_off_what_was_meant(form, rows):
     """Masks hold, unread parameters are zero, noise moves the parameters, and every kind of output gets a slope."""
-    head = heads.make_head(form, SPEC.action, 3, 0.5)
+    head = action_heads.make_head(form, SPEC.action, 3, 0.5)
     modes, agents = SPEC.action.num_modes, np.arange(SPEC.num_agents)
     out = 2.0 * jax.random.normal(jax.random.key(0), (48, SPEC.num_agents, head.width))
 
@@ -84,7 +84,7 @@ def test_what_is_done_is_read_off_what_was_meant(form, rows):
         relax = lambda o, noise: head.relax(o, rows.mode_mask, jax.random.key(2), noise)  # noqa: E731
         slope = jax.grad(lambda o: jnp.sum(jnp.sin(3.0 * relax(o, None))))(out)
         done, meant = decide(out, rows.view, jax.random.split(jax.random.key(1), 48))
-        return done, meant[MEANT], relax(out, None), relax(out, heads.Noise(0.3, 0.5)), slope
+        return done, meant[MEANT], relax(out, None), relax(out, action_heads.Noise(0.3, 0.5)), slope
 
     done, meant, fresh, noisy, slope = both(out)
     assert meant.shape == fresh.shape == (48, SPEC.num_agents, head.encoded)
@@ -106,7 +106,7 @@ def test_what_is_done_is_read_off_what_was_meant(form, rows):
 
 
 def test_relaxed_point_takes_the_allowed_argmax():
-    head = heads.relaxed_head(SPEC.action)
+    head = action_heads.relaxed_head(SPEC.action)
     out = jnp.array([[0.5, 0.1, 2.0, 0.0, 0.3]] * 3)
     mask = jnp.array([[True, True, True], [True, True, False], [False, True, False]])
     view = View(jnp.zeros((3, SPEC.obs_dim)), mask, jnp.ones(3, bool))
@@ -117,13 +117,14 @@ def test_relaxed_point_takes_the_allowed_argmax():
 
 def test_exploration_is_a_mixture_with_the_uniform():
     logits, mask = jnp.array([5.0, 0.0, 0.0, 9.0]), jnp.array([True, True, True, False])
-    draw = jax.jit(jax.vmap(lambda k, noise: jnp.argmax(heads.explore(logits, mask, k, noise, 0.5)), in_axes=(0, None)))
+    explore = action_heads.explore
+    draw = jax.jit(jax.vmap(lambda k, noise: jnp.argmax(explore(logits, mask, k, noise, 0.5)), in_axes=(0, None)))
     keys = jax.random.split(jax.random.key(0), 4000)
     p = np.exp([5.0, 0.0, 0.0]) / np.exp([5.0, 0.0, 0.0]).sum()
     for noise in (0.0, 0.3):
         share = np.bincount(draw(keys, noise), minlength=4) / 4000
         np.testing.assert_allclose(share, [*((1 - noise) * p + noise / 3), 0.0], atol=0.025)
-    assert jnp.argmax(heads.explore(logits, mask, keys[0], None, 0.5)) == 0
+    assert jnp.argmax(action_heads.explore(logits, mask, keys[0], None, 0.5)) == 0
 
 
 # --- equations ------------------------------------------------------------------------------------
@@ -137,7 +138,7 @@ def test_central_value_reads_all_actions_but_those_of_the_dead(rows):
     living = encoded * rows.alive[..., None]
     for c in range(2):
         one = jax.tree.map(lambda x, c=c: x[c], nets.critic.q)
-        expected = plain_mlp(one, critic_input(rows.state, rows.obs, living))[:, 0]
+        expected = plain_mlp(one, q_input(rows.state, rows.obs, living))[:, 0]
         np.testing.assert_allclose(values[c], expected, rtol=1e-5)
     other = jnp.where(rows.alive[..., None], encoded, 0.7)
     np.testing.assert_array_equal(values, values_of(config, nets.critic, rows, other, rows.alive))

@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from chain_rows import CHAIN, make_rows, random_like
-from learning import train
+from support.chain_rows import CHAIN, make_rows, random_like
+from support.learning import train
 
 from trident.algos import qmix
+from trident.algos.common.action_heads import grid_mask, make_grid
 from trident.algos.qmix import CELL, QMIXConfig, best_cell, epsilon, td_target, total, utilities
-from trident.heads import grid_mask, make_grid
 from trident.types import View
 
 SPEC = CHAIN.spec

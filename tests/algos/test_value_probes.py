@@ -7,14 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from learning import train
+from support.learning import train
 
-from trident import closed_form, on_policy
-from trident import critics as pirc
+from trident import physics_value
 from trident.algos import macpo, madac, off_policy, ppo, qmix, trident
-from trident.heads import grid_mask, hybrid_head, make_grid, make_head
-from trident.recipe import Task, TridentConfig
-from trident.rollout import rollout, start
+from trident.algos.common import inputs, on_policy
+from trident.algos.common.action_heads import grid_mask, hybrid_head, make_grid, make_head
+from trident.algos.trident import critics as pirc
+from trident.algos.trident.config import Task, TridentConfig
+from trident.simulation.rollout import rollout, start
 
 DISCOUNT = 0.8
 ON_POLICY = {
@@ -29,7 +30,7 @@ OFF_POLICY = {
 
 def of_on_policy(config, env, state, rows):
     values = state.critic
-    x = on_policy.critic_input(rows)
+    x = inputs.value_input(rows)
     costs = jax.vmap(on_policy.predict, in_axes=(0, None), out_axes=-1)(values.cost, x)
     return jnp.concatenate([on_policy.predict(values.reward, x)[:, None], costs], axis=-1)
 
@@ -55,11 +56,11 @@ def of_madac(config, env, state, rows):
 
 def of_trident(config, env, state, rows):
     task = Task(config, env.spec, env.physics)
-    parts = closed_form.physics_parts(task.closed_form, task.num_signals, rows.state, rows.executed)
-    encoded = pirc.encode_action(env.spec.action, *rows.executed)
-    x = pirc.critic_input(rows.state, rows.obs, encoded)
+    parts = physics_value.physics_parts(task.closed_form, task.num_signals, rows.state, rows.executed)
+    encoded = inputs.encode_action(env.spec.action, *rows.executed)
+    x = inputs.q_input(rows.state, rows.obs, encoded)
     fit = state.critic.fit
-    return closed_form.q_phys(fit, parts, task.discounts) + fit.unit * pirc.residual(state.critic.critics, x)
+    return physics_value.q_phys(fit, parts, task.discounts) + fit.unit * pirc.residual(state.critic.critics, x)
 
 
 LEARNERS = {

@@ -7,17 +7,17 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-import tiny
+from support import tiny
 
-from trident.bench import env_speed, page, speed, training, update_speed
+from trident.algos.trident.config import Task
+from trident.bench import env_speed, round_speed, speed, speed_page, update_speed
 from trident.bench.flops import count_flops
-from trident.bench.growth import by_agents, by_constraints, by_modes, step_flops
 from trident.bench.overheads import PAIRS, closed_form_work, overheads, variants
+from trident.bench.scaling import by_agents, by_constraints, by_modes, step_flops
 from trident.bench.timing import interleave
 from trident.cli import main
-from trident.envs.uav_mec import UavMec
+from trident.envs.uav_mec.env import UavMec
 from trident.errors import TridentError
-from trident.recipe import Task
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 def rounds():
     """A tiny learner stands for all: `w` is as good as critics."""
     env = tiny.TinyEnv()
-    return training.measure_training(env, tiny.make(tiny.TinyConfig(), env.spec, None), lambda s: s.w, repeats=2)
+    return round_speed.measure_training(env, tiny.make(tiny.TinyConfig(), env.spec, None), lambda s: s.w, repeats=2)
 
 
 def test_training_rounds(rounds):
@@ -75,7 +75,7 @@ def test_record_becomes_a_page(rounds, monkeypatch):
         "the same, the paper's physics too": True,
     }
     assert costs["overhead"]["stgc over gs"] == pytest.approx({"of_round": 0.05, "of_update": 0.1, "of_flops": 0.2})
-    text = page.page(record)
+    text = speed_page.page(record)
     for heading in ("Goals", "The environment alone", "Training rounds", "What TRIDENT's parts cost", "Circumstances"):
         assert f"## {heading}" in text
     assert "| physics, share of a round | 0.0233 | <= 0.02 | NO |" in text
@@ -141,7 +141,7 @@ def test_the_update_is_measured_and_shown_without_torch(monkeypatch, tmp_path):
     assert two["change"] != few["change"], "a Fisher matrix of few states is another one"
     assert two["error"] < few["error"], "and its solution another"
     assert 0 < whole["error"] < 1
-    text = page.page({"update": part, "about": {}, "goals": []})
+    text = speed_page.page({"update": part, "about": {}, "goals": []})
     assert "| jax, every state, 10 steps |" in text
     assert "| jax, every state, 2 preconditioned steps |" in text
     assert "| jax, 16 states, 2 preconditioned steps |" in text
@@ -209,7 +209,7 @@ def test_help_teaches_by_example(capsys):
 
 def test_the_page_is_made_from_the_record():
     record = speed.read_record(ROOT / "benchmarks/speed/record.json")
-    assert (ROOT / "docs/speed.md").read_text(encoding="utf-8") == page.page(record)
+    assert (ROOT / "docs/speed.md").read_text(encoding="utf-8") == speed_page.page(record)
 
 
 def test_an_update_measured_before_its_ways_took_their_own_steps_is_left_out(tmp_path):

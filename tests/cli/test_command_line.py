@@ -10,14 +10,14 @@ import subprocess
 import sys
 
 import pytest
-import tiny
+from support import tiny
 
 from trident.cli import COMMANDS, main
 from trident.errors import TridentError
 from trident.report.progress import PlainProgress
-from trident.train import session
-from trident.train.registry import ALGORITHMS, ENVS
-from trident.train.settings import parse_seeds
+from trident.training import session
+from trident.training.registry import ALGORITHMS, ENVS
+from trident.training.settings import parse_seeds
 
 SMALL = ["--algo", "tiny", "--episodes", "20", "--seeds", "2", "--eval-episodes", "4"]
 

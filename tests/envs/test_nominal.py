@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from trident.train.registry import ENVS
+from trident.training.registry import ENVS
 
 
 @pytest.mark.parametrize("name", ["uav-mec", "uav-mec-course", "intersection", "smac-3m"])

@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from trident.algos.common.actor import actor_apply, actor_init
 from trident.maths import fisher
-from trident.nets import actor_apply, actor_init, mlp_apply, mlp_init
+from trident.nets import mlp_apply, mlp_init
 
 
 @pytest.mark.parametrize("rows", [512, 3200])

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from trident.maths.line_search import first_accepted
+from trident.maths.trust_region import first_accepted
 
 OLD = {"w": jnp.array([1.0, -0.0, 3e-38]), "index": jnp.int32(-1)}
 

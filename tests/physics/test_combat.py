@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from trident.envs.smac_config import MAPS, make_roster
+from trident.envs.smac.config import MAPS, make_roster
 from trident.physics.combat import (
     UNITS,
     absorb,

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from trident.errors import TridentError
-from trident.report import figures, movie
+from trident.report import figures, video
 from trident.report.progress import PlainProgress, plan_line
 
 RUN = {
@@ -142,7 +142,7 @@ def test_a_film_has_a_frame_per_step_up_to_a_bound(tmp_path):
         seen.append(t)
         figure.subplots().plot([0, t], [0, 1])
 
-    movie.write_gif(tmp_path / "a.gif", draw, 5)
+    video.write_gif(tmp_path / "a.gif", draw, 5)
     assert seen == [0, 1, 2, 3, 4]
     with Image.open(tmp_path / "a.gif") as film:
         assert film.n_frames == 5

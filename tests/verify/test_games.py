@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from trident import on_policy
 from trident.algos import macpo
-from trident.verify import coupling, invariance, rounds, safety
+from trident.algos.common import on_policy
+from trident.verify import coupling, safety, shaping, single_round
 from trident.verify.claim import CORRECTED, HOLDS, verdict
-from trident.verify.game import evaluate, mix, nash_gap, optimum, playable_games, random_game, stack
-from trident.verify.play import PLAYERS, Rule, Style, no_injection, side_by_side, update
+from trident.verify.tabular_game import evaluate, mix, nash_gap, optimum, playable_games, random_game, stack
+from trident.verify.tabular_update import PLAYERS, Rule, Style, no_injection, side_by_side, update
 
 
 def occupancy_optimum(game):
@@ -90,30 +90,30 @@ def test_a_budget_for_every_agent_is_spent_twice(one_round):
 
 
 def test_one_state_makes_the_printed_condition_say_nothing():
-    found = rounds.per_state(0, count=60)
+    found = single_round.per_state(0, count=60)
     assert found["misled"][0] > 0.2 * found["misled"][1] > 0
     assert found["unchanged"][0] > 0.2 * found["unchanged"][1] > 0
 
 
 def test_residual_critic_keeps_the_fixed_point():
     with jax.enable_x64(True):
-        errors = invariance._fixed_points(0, states=3, actions=2, steps=3000)
+        errors = shaping._fixed_points(0, states=3, actions=2, steps=3000)
     assert max(errors.values()) < 1e-8
     assert set(errors) == {"none", "the truth", "wrong", "constant"}
 
 
 def test_shaping_changes_optima_and_potentials_do_not(monkeypatch):
     monkeypatch.setattr(invariance, "GAMES", 40)
-    changed = invariance._shaping(0)
-    assert changed["potential"] == [0] * len(invariance.WEIGHTS)
+    changed = shaping._shaping(0)
+    assert changed["potential"] == [0] * len(shaping.WEIGHTS)
     assert changed["rough Q*"][-1] > 10
 
 
 def test_counterexample_to_additive_shaping():
     """One state, rewards 1 and 0.9, Q_phys 0 and 1: by hand 1 > 0.9, but 1 < 0.9 + 0.5."""
-    found = invariance.counterexample(0.5)
+    found = shaping.counterexample(0.5)
     assert found == {"plain": 0, "additive": 1, "residual": 0, "potential": 0}
-    assert invariance.counterexample(0.05)["additive"] == 0  # 0.95 < 1
+    assert shaping.counterexample(0.05)["additive"] == 0  # 0.95 < 1
 
 
 def test_macpo_plays_by_the_rule_of_the_algorithm(monkeypatch):
@@ -141,10 +141,10 @@ def test_macpo_plays_by_the_rule_of_the_algorithm(monkeypatch):
 def test_recovery_is_forced_through_its_own_branch_and_the_printed_one_does_nothing():
     with jax.enable_x64(True):
         games = [g for g, _ in playable_games(3, first=0, states=5, agents=2, modes=3)]
-        found = rounds.forced_recovery(games)
+        found = single_round.forced_recovery(games)
     assert found["ours"]["recovered"] == found["printed"]["recovered"] == 1.0
-    asked = np.array(rounds.ALPHAS)[:, None]
-    np.testing.assert_allclose((1.0 - found["ours"]["factor"]) / asked, rounds.FORCED, atol=0.02)
+    asked = np.array(single_round.ALPHAS)[:, None]
+    np.testing.assert_allclose((1.0 - found["ours"]["factor"]) / asked, single_round.FORCED, atol=0.02)
     assert np.all(found["printed"]["factor"] > 0.999)
 
 

@@ -10,20 +10,8 @@ import pytest
 from trident.cli import main
 from trident.report.records import plain
 from trident.report.stats import Estimate
-from trident.verify import curves, invariance, lab, samples
-from trident.verify.claim import (
-    CORRECTED,
-    FAILS,
-    HOLDS,
-    MISSING,
-    UNDECIDED,
-    VERDICTS,
-    Check,
-    Evidence,
-    exact,
-    verdict,
-)
-from trident.verify.claims import CLAIMS, EXPERIMENTS
+from trident.verify import runner, samples, shaping, training_curves
+from trident.verify.claim import CORRECTED, FAILS, HOLDS, MISSING, UNDECIDED, VERDICTS, Check, Evidence, exact, verdict
 from trident.verify.fits import (
     fit_power,
     fit_powers,
@@ -34,6 +22,7 @@ from trident.verify.fits import (
     share,
     span,
 )
+from trident.verify.registry import CLAIMS, EXPERIMENTS
 
 ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "benchmarks" / "theory" / "record.json"
@@ -85,16 +74,16 @@ def test_fits_recover_known_powers():
 
 
 def test_the_committed_record_has_every_claim_and_only_derived_verdicts():
-    record = lab.read_record(RECORD)
+    record = runner.read_record(RECORD)
     assert set(record["claims"]) == {c.name for c in CLAIMS}
     for claim in CLAIMS:
         row = record["claims"][claim.name]
-        assert row["verdict"] == verdict(lab.evidence_of(row)), claim.name
+        assert row["verdict"] == verdict(runner.evidence_of(row)), claim.name
         assert row["verdict"] in VERDICTS
     for experiment in EXPERIMENTS:  # and the claims follow from the data beside them
         data = record["experiments"][experiment.name]["data"]
         for claim in experiment.claims:
-            assert_same(lab.judge(claim, data), record["claims"][claim.name], claim.name)
+            assert_same(runner.judge(claim, data), record["claims"][claim.name], claim.name)
 
 
 def assert_same(found, wanted, where):
@@ -116,7 +105,7 @@ def assert_same(found, wanted, where):
 def test_names_of_claims_and_experiments_are_unique():
     names = [c.name for c in CLAIMS] + [e.name for e in EXPERIMENTS]
     assert len([c.name for c in CLAIMS]) == len({c.name for c in CLAIMS})
-    assert all(len(lab.choose([n])) == 1 for n in names)
+    assert all(len(runner.choose([n])) == 1 for n in names)
 
 
 def test_dialled_physics_explains_what_it_says():
@@ -164,8 +153,8 @@ def write_run(folder, violation_power):
 
 
 def curve_verdicts():
-    data = lab.short(plain(curves.measure(0, lambda _: None)))
-    return {c.name: verdict(c.judge(data)) for c in curves.CLAIMS}
+    data = runner.short(plain(training_curves.measure(0, lambda _: None)))
+    return {c.name: verdict(c.judge(data)) for c in training_curves.CLAIMS}
 
 
 @pytest.mark.parametrize(("power", "wanted"), [(0.5, HOLDS), (1.0, FAILS)])
@@ -188,7 +177,7 @@ def test_samples_saved_by_physics_are_those_from_nothing():
             "trident-a-reflex": run | {"reflex": True, "gap": [0.01 / rounds]},
         }
     }
-    judge = next(c.judge for c in curves.CLAIMS if c.name == "uav-physics")
+    judge = next(c.judge for c in training_curves.CLAIMS if c.name == "uav-physics")
     assert verdict(judge(data)) == HOLDS  # half the rounds at R2 = 1/2
     del data["runs"]["trident-no-physics"]
     assert verdict(judge(data)) == MISSING  # what starts from a reflex says nothing of samples
@@ -198,9 +187,10 @@ def test_who_violates_nothing_has_no_rate_and_still_less_than_macpo():
     run = {"rounds": [8, 16, 32], "gap": [[1.0, 0.7, 0.5]], "r2_phys": [0.9], "physics": "residual", "reflex": True}
     safe, unsafe = run | {"violation": [[0.0, 0.0, 0.0]]}, run | {"violation": [[1.0, 2.0, 3.0]]}
     data = {"runs": {"trident": safe, "macpo": unsafe}}
-    verdicts = {c.name: verdict(c.judge(data)) for c in curves.CLAIMS if c.name in ("uav-violation", "uav-macpo")}
+    names = ("uav-violation", "uav-macpo")
+    verdicts = {c.name: verdict(c.judge(data)) for c in training_curves.CLAIMS if c.name in names}
     assert verdicts == {"uav-violation": MISSING, "uav-macpo": HOLDS}
-    trident, macpo = curves.exponents(data).splitlines()[2:]
+    trident, macpo = training_curves.exponents(data).splitlines()[2:]
     assert trident.startswith("| trident | 1 | none | - | - | -0.50 [")
     assert macpo.startswith("| macpo | 1 | 0.79 [")
 
@@ -234,7 +224,7 @@ def test_command(tmp_path, capsys):
 
 def test_the_seed_decides_everything_and_figures_are_written(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(invariance, "GAMES", 30)
-    monkeypatch.setattr(invariance, "_fixed_points", partial(invariance._fixed_points, steps=50))
+    monkeypatch.setattr(invariance, "_fixed_points", partial(shaping._fixed_points, steps=50))
     found = []
     for i, seed in enumerate(("3", "3", "4")):
         out, figures = tmp_path / f"{i}.json", tmp_path / f"figures-{i}"
@@ -242,7 +232,7 @@ def test_the_seed_decides_everything_and_figures_are_written(tmp_path, monkeypat
         assert main(words) == 0
         record = json.loads(out.read_text())
         found.append((record["experiments"]["invariance"]["data"], record["claims"]))
-        picture = (figures / "invariance.png").read_bytes()
+        picture = (figures / "shaping.png").read_bytes()
         assert picture.startswith(b"\x89PNG")
         assert len(picture) > 5_000
     assert found[0] == found[1]
@@ -270,7 +260,7 @@ def test_what_is_finished_survives_an_interruption(tmp_path, monkeypatch, capsys
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    broken = [lab.choose(["arithmetic"])[0], type(EXPERIMENTS[0])("late", "never ends", interrupted, ())]
+    broken = [runner.choose(["arithmetic"])[0], type(EXPERIMENTS[0])("late", "never ends", interrupted, ())]
     monkeypatch.setattr(lab, "choose", lambda names: broken)
     out = tmp_path / "record.json"
     assert main(["verify", "--out", str(out)]) == 130

@@ -1,1 +1,1 @@
-
+"""Algorithms, one page each, and what they share."""

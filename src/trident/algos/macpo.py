@@ -24,11 +24,11 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from trident import on_policy
-from trident.maths.constrained_update import RECOVERY, REJECTED, UpdateInfo, UpdateRule, constrained_update
+from trident.algos.common import on_policy
+from trident.algos.common.actor import act, actors_init
+from trident.algos.common.on_policy import AgentBatch, Values
 from trident.maths.fisher import fisher_product
-from trident.nets import act, actors_init
-from trident.on_policy import AgentBatch, Values
+from trident.maths.trust_region import RECOVERY, REJECTED, UpdateInfo, UpdateRule, constrained_update
 from trident.types import Algorithm, Data, DataPlan, EnvSpec, Metrics, Physics
 
 

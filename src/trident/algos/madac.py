@@ -32,11 +32,12 @@ import jax.numpy as jnp
 import optax
 
 from trident import replay as replays
-from trident.closed_form import return_scale
-from trident.critics import critic_input
-from trident.heads import MEANT, Head, hybrid_head
+from trident.algos.common.action_heads import MEANT, Head, hybrid_head
+from trident.algos.common.actor import actors_apply, actors_init
+from trident.algos.common.inputs import q_input
 from trident.maths import hybrid
-from trident.nets import actors_apply, actors_init, mlp_apply, mlp_init
+from trident.maths.returns import return_scale
+from trident.nets import mlp_apply, mlp_init
 from trident.types import Algorithm, Data, DataPlan, EnvSpec, Metrics, Physics, Transition
 
 
@@ -209,7 +210,7 @@ def worst(margin: Any) -> Any:
 
 def twins(nets: Any, rows: Transition, action: Any, alive: Any) -> Any:
     """Both critics' values, [2, B]; the dead do nothing."""
-    x = critic_input(rows.state, rows.obs, action * alive[..., None])
+    x = q_input(rows.state, rows.obs, action * alive[..., None])
     return jax.vmap(mlp_apply, in_axes=(0, None))(nets, x)[..., 0]
 
 

@@ -25,10 +25,9 @@ import jax.numpy as jnp
 import optax
 
 from trident import replay as replays
-from trident.closed_form import return_scale
-from trident.critics import critic_input
-from trident.heads import MEANT, Head, Noise, make_head
-from trident.maths.returns import explained_variance
+from trident.algos.common.action_heads import MEANT, Head, Noise, make_head
+from trident.algos.common.inputs import q_input
+from trident.maths.returns import explained_variance, return_scale
 from trident.nets import mixer_apply, mixer_init, mlp_apply, mlp_init
 from trident.types import Algorithm, Data, DataPlan, EnvSpec, Metrics, Physics, Transition
 
@@ -191,7 +190,7 @@ def q_values(config: OffPolicyConfig, critic: Critic, rows: Transition, encoded:
     """(Q - level) / unit of every critic, [C, B], in the states `rows` stand in; the dead neither act nor count."""
     encoded = encoded * alive[..., None]
     if config.critic == "central":
-        return jax.vmap(mlp_apply, in_axes=(0, None))(critic.q, critic_input(rows.state, rows.obs, encoded))[..., 0]
+        return jax.vmap(mlp_apply, in_axes=(0, None))(critic.q, q_input(rows.state, rows.obs, encoded))[..., 0]
 
     def mixed(q: Any, mixer: Any) -> Any:
         own = jax.vmap(mlp_apply, in_axes=(0, -2), out_axes=-1)(q, jnp.concatenate([rows.obs, encoded], axis=-1))

@@ -22,11 +22,11 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from trident import on_policy
+from trident.algos.common import on_policy
+from trident.algos.common.actor import act, actors_init
+from trident.algos.common.on_policy import AgentBatch, Values
 from trident.maths import hybrid
 from trident.maths.lagrange import Multipliers, multipliers_init, multipliers_step
-from trident.nets import act, actors_init
-from trident.on_policy import AgentBatch, Values
 from trident.types import Algorithm, Data, DataPlan, EnvSpec, Metrics, Physics
 
 

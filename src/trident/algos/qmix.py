@@ -20,9 +20,8 @@ import jax.numpy as jnp
 import optax
 
 from trident import replay as replays
-from trident.closed_form import return_scale
-from trident.heads import grid_action, grid_mask, make_grid
-from trident.maths.returns import explained_variance
+from trident.algos.common.action_heads import grid_action, grid_mask, make_grid
+from trident.maths.returns import explained_variance, return_scale
 from trident.nets import mixer_apply, mixer_init, mlp_apply, mlp_init
 from trident.types import Algorithm, Data, DataPlan, EnvSpec, Metrics, Physics, Transition
 

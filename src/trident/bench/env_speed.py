@@ -16,8 +16,8 @@ import jax
 import numpy as np
 
 from trident.bench.timing import interleave
-from trident.envs.check import random_action
-from trident.envs.uav_mec import UavMec
+from trident.envs.random_policy import random_action
+from trident.envs.uav_mec.env import UavMec
 from trident.errors import TridentError
 
 SOURCE = Path(__file__).parents[3]
@@ -33,7 +33,7 @@ def from_checkout(path: str) -> Path:
 
 def load_twin() -> ModuleType:
     """UAV-MEC in NumPy: written independently as the oracle of the tests, and so found beside them."""
-    path = from_checkout("tests/envs/uav_mec_numpy.py")
+    path = from_checkout("tests/oracles/uav_mec_numpy.py")
     found = importlib.util.spec_from_file_location("uav_mec_numpy", path)
     assert found is not None
     assert found.loader is not None

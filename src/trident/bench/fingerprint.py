@@ -21,8 +21,8 @@ from jax.extend import core
 from jax.interpreters import partial_eval
 
 from trident.errors import TridentError
-from trident.train.loop import program
-from trident.train.registry import ALGORITHMS, ENVS, default_config, make_algorithm, make_env, needs_shield
+from trident.training.loop import program
+from trident.training.registry import ALGORITHMS, ENVS, default_config, make_algorithm, make_env, needs_shield
 from trident.types import HostEnv
 
 TINY = {

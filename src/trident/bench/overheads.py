@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from trident.algos.trident.config import Task
+from trident.algos.trident.critics import note
+from trident.algos.trident.surrogate import physics_of_modes, physics_slopes
+from trident.bench.round_speed import LEARNERS, Round, collector, learning_of, round_shapes, sample_data, update_flops
 from trident.bench.timing import Say, compile_, interleave
-from trident.bench.training import LEARNERS, Round, collector, learning_of, round_shapes, sample_data, update_flops
-from trident.closed_form import PhysicsFit, physics_parts
-from trident.critics import note
-from trident.recipe import Task
-from trident.surrogate import physics_of_modes, physics_slopes
-from trident.train.registry import LARGE
-from trident.train.session import enable_compilation_cache
+from trident.physics_value import PhysicsFit, physics_parts
+from trident.training.registry import LARGE
+from trident.training.session import enable_compilation_cache
 from trident.types import Algorithm, Env
 
 PRINTED = {name: getattr(LARGE, name) for name in ("hidden", "critic_hidden", "cost_hidden")}

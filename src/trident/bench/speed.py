@@ -17,12 +17,12 @@ import jax
 
 import trident
 from trident.bench.env_speed import SOURCE, measure_env
-from trident.bench.growth import measure_growth
 from trident.bench.overheads import ALONE, LARGE_PHYSICS, PRINTED_PHYSICS, measure_overheads
+from trident.bench.round_speed import LEARNERS, SIZES, measure_training, peak_rss_mib
+from trident.bench.scaling import measure_growth
 from trident.bench.timing import Say, usable_cores
-from trident.bench.training import LEARNERS, SIZES, measure_training, peak_rss_mib
 from trident.bench.update_speed import UpdateSize, measure_update
-from trident.envs.uav_mec import UavMec
+from trident.envs.uav_mec.env import UavMec
 from trident.errors import TridentError
 
 PARTS = ("env", "update", "growth", "training", "overheads")

@@ -26,16 +26,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from trident.algos.common.actor import actor_apply, actor_by_parts, actor_init
+from trident.algos.common.kfac import Seen, kronecker_inverse
+from trident.algos.trident.config import TridentConfig
 from trident.bench.env_speed import from_checkout
 from trident.bench.timing import compile_, interleave, usable_cores
 from trident.errors import TridentError
-from trident.kronecker import Seen, kronecker_inverse
 from trident.maths import hybrid
-from trident.maths.constrained_step import constrained_step, joint_clip, single_clip
-from trident.maths.constrained_update import UpdateRule, constrained_update
+from trident.maths.constrained_qp import constrained_step, joint_clip, single_clip
 from trident.maths.fisher import conjugate_gradient, fisher_product
-from trident.nets import actor_apply, actor_by_parts, actor_init
-from trident.recipe import TridentConfig
+from trident.maths.trust_region import UpdateRule, constrained_update
 
 TORCH_WAYS = ("public", "kept-graph")
 """How PyTorch takes its second derivatives; see benchmarks/speed/torch_update.py."""

@@ -9,15 +9,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from trident.bench import fingerprint, page, speed
-from trident.bench.campaign import plan, run_all, usual_jobs
+from trident.bench import fingerprint, speed, speed_page
 from trident.bench.paper import CAMPAIGNS, Campaign
+from trident.bench.table_runner import plan, run_all, usual_jobs
 from trident.cli.options import parse
 from trident.errors import TridentError
 from trident.report.compare import label, load_runs
 from trident.report.figures import draw_comparison, draw_front
+from trident.report.paper_table import grid_table, versus_table
 from trident.report.tables import check_place, insert
-from trident.report.versus import grid_table, versus_table
 
 EXAMPLES = """\
 Measure environment, training and update speed on this machine, as ratios taken in one run.
@@ -139,9 +139,9 @@ def bench(argv: list[str]) -> int:
     options = parse(SpeedOptions, argv[1:], "bench speed", EXAMPLES)
     console = Console(width=None if sys.stdout.isatty() else 140)
     record = speed.read_record(options.show) if options.show else _measure(options, console)
-    page.show(record, console)
+    speed_page.show(record, console)
     if options.docs:
-        options.docs.write_text(page.page(record), encoding="utf-8")
+        options.docs.write_text(speed_page.page(record), encoding="utf-8")
     return 0
 
 

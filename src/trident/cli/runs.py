@@ -15,9 +15,9 @@ from trident.cli.train import finish
 from trident.errors import TridentError
 from trident.report.compare import compare_table, label, load_runs
 from trident.report.figures import draw_comparison, draw_figures
-from trident.report.pool import pool
+from trident.report.merge_seeds import pool
 from trident.report.tables import result_table
-from trident.train.settings import read_run
+from trident.training.settings import read_run
 
 RunDirectory = tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="RUN")]]
 

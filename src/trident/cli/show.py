@@ -11,10 +11,10 @@ import tyro
 
 from trident import api
 from trident.cli.options import parse
-from trident.envs.check import find_doubts, find_faults
+from trident.envs.checks.values import find_doubts, find_faults
 from trident.errors import TridentError
-from trident.train.registry import ALGORITHMS, ENVS, make_env
-from trident.train.settings import check_name, read_run
+from trident.training.registry import ALGORITHMS, ENVS, make_env
+from trident.training.settings import check_name, read_run
 
 
 @dataclass(frozen=True)

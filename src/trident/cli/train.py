@@ -12,8 +12,8 @@ import tyro
 from trident import api
 from trident.cli.options import parse
 from trident.errors import TridentError
-from trident.train.registry import ENVS, default_config, make_env
-from trident.train.settings import Settings, make_setup
+from trident.training.registry import ENVS, default_config, make_env
+from trident.training.settings import Settings, make_setup
 
 EXAMPLES = """\
 Train an algorithm on an environment; evaluate, tabulate and draw the result.

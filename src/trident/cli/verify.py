@@ -14,10 +14,10 @@ from rich.table import Table
 
 from trident.cli.options import parse
 from trident.errors import TridentError
-from trident.train.session import enable_compilation_cache
-from trident.verify import lab
+from trident.training.session import enable_compilation_cache
+from trident.verify import runner
 from trident.verify.claim import CORRECTED, FAILS, HOLDS
-from trident.verify.claims import EXPERIMENTS
+from trident.verify.registry import EXPERIMENTS
 
 EXAMPLES = """\
 Check every claim of the paper against numbers: what it says, what was measured, and the verdict they give.
@@ -55,28 +55,28 @@ def verify(argv: list[str]) -> int:
     if options.list:
         list_claims(console)
         return 0
-    record = lab.read_record(options.show) if options.show else _measure(options, console)
+    record = runner.read_record(options.show) if options.show else _measure(options, console)
     show(record, console)
     if options.show and options.figures:
-        lab.draw(record, options.figures)
+        runner.draw(record, options.figures)
     if options.docs:
-        lab.insert_table(options.docs, record)
+        runner.insert_table(options.docs, record)
     return 0
 
 
-def _measure(options: VerifyOptions, console: Console) -> lab.Record:
-    experiments = lab.choose(options.names)
-    earlier = lab.read_record(options.out) if options.out.exists() else {}
+def _measure(options: VerifyOptions, console: Console) -> runner.Record:
+    experiments = runner.choose(options.names)
+    earlier = runner.read_record(options.out) if options.out.exists() else {}
     figures = options.figures or options.out.parent / "theory-figures"
     enable_compilation_cache()
-    keep = lambda record: lab.write_record(options.out, record)  # noqa: E731
+    keep = lambda record: runner.write_record(options.out, record)  # noqa: E731
     try:
         if console.is_terminal:
             with console.status("starting") as status:
-                record = lab.run(experiments, options.seed, status.update, keep, earlier, figures)
+                record = runner.run(experiments, options.seed, status.update, keep, earlier, figures)
         else:
             say = lambda text: console.print(text, highlight=False, markup=False)  # noqa: E731
-            record = lab.run(experiments, options.seed, say, keep, earlier, figures)
+            record = runner.run(experiments, options.seed, say, keep, earlier, figures)
     except KeyboardInterrupt:
         if options.out.exists():
             console.print(f"interrupted; what was finished stands in {options.out}")
@@ -97,10 +97,10 @@ def list_claims(console: Console) -> None:
     console.print(table)
 
 
-def show(record: lab.Record, console: Console) -> None:
+def show(record: runner.Record, console: Console) -> None:
     table = Table(show_lines=True)
-    for name in lab.HEADER:
+    for name in runner.HEADER:
         table.add_column(escape(name), no_wrap=name == "claim")
-    for *cells, verdict in lab.rows(record):
+    for *cells, verdict in runner.rows(record):
         table.add_row(*map(escape, cells), f"[{STYLES.get(verdict, 'dim')}]{verdict}[/]")
     console.print(table)

@@ -1,1 +1,1 @@
-
+"""Environments: one package each, with the same file names in all of them."""

@@ -1,1 +1,1 @@
-
+"""Pure functions of arrays."""

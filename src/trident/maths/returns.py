@@ -6,9 +6,13 @@ so flags [T, E] go with signals [T, E, 1+K].
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
+
+from trident.types import Transition
 
 Discount = float | Float[Array, "..."]
 
@@ -65,3 +69,29 @@ def explained_variance(
 
 def _like(flags: Array, signals: Array) -> Array:
     return flags.reshape(*flags.shape, *(1,) * (signals.ndim - flags.ndim))
+
+
+def discounted_tail(
+    signals: Float[Array, "T E J"], ended: Bool[Array, "T E"], discount: Discount
+) -> tuple[Float[Array, "T E J"], Float[Array, "T E J"]]:
+    """Discounted sums to the end of the rollout or episode, and the discounted number of *future* steps in them."""
+
+    def back(carry: Any, row: Any) -> Any:
+        total, weight = carry
+        signal, over = row
+        live = jnp.where(over[:, None], 0.0, discount)
+        total = signal + live * total
+        weight = live * (1.0 + weight)
+        return (total, weight), (total, weight)
+
+    ended = ended.at[-1].set(True)  # the rollout's last step has no future in it
+    start = (jnp.zeros_like(signals[0]), jnp.zeros_like(signals[0]))
+    _, (total, weight) = jax.lax.scan(back, start, (signals, ended), reverse=True)
+    return total, weight
+
+
+def return_scale(roll: Transition, discount: float) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Mean and spread of the rewards' returns, over the rollout's first half, where they are hardly cut short."""
+    total, _ = discounted_tail(roll.reward[..., None], roll.terminated | roll.truncated, jnp.array([discount]))
+    total = total[: max(total.shape[0] // 2, 1)]
+    return jnp.mean(total), jnp.maximum(jnp.std(total), 0.1)

@@ -1,1 +1,1 @@
-
+"""Laws that environments are made of."""

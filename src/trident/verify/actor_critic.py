@@ -17,15 +17,15 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from trident import closed_form
-from trident import critics as pirc
-from trident.envs.check import random_action
-from trident.envs.uav_mec import UavMec
+from trident import physics_value
+from trident.algos.common.actor import actors_apply, actors_init
+from trident.algos.trident import critics as pirc
+from trident.algos.trident.surrogate import Choice, Joint, Scene, act_with_noise, through_critics
+from trident.envs.random_policy import random_action
+from trident.envs.uav_mec.env import UavMec
 from trident.maths.discrete_gradient import relaxations
-from trident.nets import actors_apply, actors_init
 from trident.report.stats import Estimate
-from trident.rollout import rollout, start
-from trident.surrogate import Choice, Joint, Scene, act_with_noise, through_critics
+from trident.simulation.rollout import rollout, start
 from trident.verify.claim import Check, Claim, Data, Evidence, Experiment, Say
 from trident.verify.fits import mean_interval, t_quantile
 from trident.verify.plots import COLOURS, panels, temperature_axis
@@ -43,7 +43,7 @@ class Setting(NamedTuple):
     """Critics of one flight, and some of its states in which agent 0 is to choose."""
 
     critics: pirc.Critics
-    fit: closed_form.PhysicsFit
+    fit: physics_value.PhysicsFit
     scene: Scene
     joint: Joint
     logits: Any
@@ -134,18 +134,20 @@ def _setting(env: UavMec, key: Any) -> Setting:
     return Setting(critics, fit, scene, act_with_noise(spec.action, dist, scene), logits, unit)
 
 
-def _fit(env: Any, roll: Any, discount: Any, act_key: Any, net_key: Any) -> tuple[closed_form.PhysicsFit, pirc.Critics]:
+def _fit(
+    env: Any, roll: Any, discount: Any, act_key: Any, net_key: Any
+) -> tuple[physics_value.PhysicsFit, pirc.Critics]:
     """The closed form's weights by least squares, then the residual networks by TD on the flight's own rows."""
     spec, size = env.spec, ENVS * STEPS
     rows = jax.tree.map(lambda x: x.reshape(size, *x.shape[2:]), roll._replace(metrics={}, extras={}))
     choose = lambda k, m: random_action(k, spec.action, m)  # noqa: E731
     following = jax.vmap(choose)(jax.random.split(act_key, size), rows.next_mode_mask)
-    closed = lambda state, action: closed_form.physics_parts(env.physics, 1 + spec.num_constraints, state, action)  # noqa: E731
+    closed = lambda state, action: physics_value.physics_parts(env.physics, 1 + spec.num_constraints, state, action)  # noqa: E731
     before, after = closed(rows.state, rows.executed), closed(rows.next_state, following)
     shaped = jax.tree.map(lambda x: x.reshape(STEPS, ENVS, -1), before)
     ended = roll.terminated | roll.truncated
-    unit = closed_form.spread(roll.signals, ended, discount)
-    fit = closed_form.fit_physics(closed_form.fit_sums(roll.signals, ended, shaped, discount), unit, discount)
+    unit = physics_value.spread(roll.signals, ended, discount)
+    fit = physics_value.fit_physics(physics_value.fit_sums(roll.signals, ended, shaped, discount), unit, discount)
     batch = pirc.batch_of(rows, following, spec.action, before, after, fit, discount)
     critics, adam = pirc.init(net_key, batch.x.shape[-1], spec.num_constraints, (64, 64), (32,)), optax.adam(3e-3)
 

@@ -17,14 +17,15 @@ import jax.numpy as jnp
 import numpy as np
 
 import trident
-from trident import critics as pirc
+from trident.algos.common.actor import actors_apply, actors_init
+from trident.algos.trident import critics as pirc
 from trident.bench.flops import count_flops, fit_growth
-from trident.bench.growth import by_agents
 from trident.bench.overheads import PRINTED_PHYSICS
-from trident.envs.uav_mec import UavMec
-from trident.envs.uav_mec_config import UavMecConfig
+from trident.bench.scaling import by_agents
+from trident.envs.uav_mec.config import UavMecConfig
+from trident.envs.uav_mec.env import UavMec
 from trident.maths.discrete_gradient import relaxations
-from trident.nets import actors_apply, actors_init, mlp_apply
+from trident.nets import mlp_apply
 from trident.report.stats import Estimate
 from trident.types import Env
 from trident.verify.claim import Check, Claim, Data, Evidence, Experiment, Say, exact

@@ -29,9 +29,9 @@ import numpy as np
 from trident.report.stats import Estimate
 from trident.verify.claim import Check, Claim, Data, Evidence, Experiment, Say, exact
 from trident.verify.fits import fit_power, pooled_power, share
-from trident.verify.game import Game, evaluate, mix, random_game, stack
-from trident.verify.play import PLAYERS, Injection, Rule, Style, by_rule, no_injection, play, side_by_side
 from trident.verify.plots import COLOURS, panels, slope_guide
+from trident.verify.tabular_game import Game, evaluate, mix, random_game, stack
+from trident.verify.tabular_update import PLAYERS, Injection, Rule, Style, by_rule, no_injection, play, side_by_side
 
 AGENTS, STATES, MODES, GAMES = 2, 5, 3, 32
 SIZES = (0.001, 0.002, 0.004, 0.008)

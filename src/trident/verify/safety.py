@@ -16,14 +16,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from trident.maths.constrained_update import RECOVERY, REJECTED
+from trident.maths.trust_region import RECOVERY, REJECTED
 from trident.report.stats import Estimate
 from trident.report.tables import markdown
 from trident.verify.claim import Check, Claim, Data, Evidence, Experiment, Say, exact
 from trident.verify.fits import Power, fit_power, fit_powers, mean_interval, median_interval
-from trident.verify.game import Game, nash_gap, playable_games, stack
-from trident.verify.play import PLAYERS, Player, Rule, Style, by_rule, no_injection, play, side_by_side
 from trident.verify.plots import COLOURS, panels, slope_guide
+from trident.verify.tabular_game import Game, nash_gap, playable_games, stack
+from trident.verify.tabular_update import PLAYERS, Player, Rule, Style, by_rule, no_injection, play, side_by_side
 
 AGENTS, STATES, MODES = 2, 5, 3
 GAMES = 32

@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from trident import critics as pirc
-from trident.closed_form import PhysicsFit
+from trident.algos.trident import critics as pirc
+from trident.physics_value import PhysicsFit
 from trident.report.stats import Estimate
 from trident.verify.claim import Check, Claim, Data, Evidence, Experiment, Say, exact
 from trident.verify.fits import fit_power, mean_interval

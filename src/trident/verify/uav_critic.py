@@ -17,10 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from trident import closed_form
-from trident import critics as pirc
-from trident.envs.uav_mec import UavMec
-from trident.rollout import NEVER, Actors, rollout, start
+from trident import physics_value
+from trident.algos.common import inputs
+from trident.algos.trident import critics as pirc
+from trident.envs.uav_mec.env import UavMec
+from trident.simulation.rollout import NEVER, Actors, rollout, start
 from trident.types import HybridAction, Physics, Transition
 from trident.verify.claim import Check, Claim, Data, Evidence, Experiment, Say
 from trident.verify.fits import mean_interval
@@ -44,15 +45,15 @@ class Rows(NamedTuple):
 
     x: Any
     next_x: Any
-    parts: closed_form.Parts
-    next_parts: closed_form.Parts
+    parts: physics_value.Parts
+    next_parts: physics_value.Parts
     signals: Any
     use: Any  # not the last step of an episode
 
 
 class Held(NamedTuple):
     x: Any
-    parts: closed_form.Parts
+    parts: physics_value.Parts
     returns: Any  # [2, B]
 
 
@@ -138,13 +139,13 @@ def _views(env: UavMec, physics: Physics | None, roll: Transition, held: Any) ->
 
 def _view(
     env: UavMec, physics: Physics | None, state: Any, obs: Any, action: HybridAction
-) -> tuple[Any, closed_form.Parts]:
+) -> tuple[Any, physics_value.Parts]:
     """The critics' input, and the closed form's parts of the reward, in rows of any number of axes."""
     lead = state.shape[:-1]
     size = int(np.prod(lead))
     state, obs, action = jax.tree.map(lambda x: x.reshape(size, *x.shape[len(lead) :]), (state, obs, action))
-    parts = closed_form.physics_parts(physics, 1 + env.spec.num_constraints, state, action)
-    x = pirc.critic_input(state, obs, pirc.encode_action(env.spec.action, *action))
+    parts = physics_value.physics_parts(physics, 1 + env.spec.num_constraints, state, action)
+    x = inputs.q_input(state, obs, inputs.encode_action(env.spec.action, *action))
     reward = jax.tree.map(lambda y: y[:, :1], parts)
     return jax.tree.map(lambda y: y.reshape(*lead, y.shape[-1]), (x, reward))
 
@@ -153,7 +154,7 @@ def _learn(rows: Rows, held: Held, key: Any) -> Found:
     """TD on the first environments, for all sizes side by side."""
     gamma = jnp.array([DISCOUNT])
     fit = jax.tree.map(lambda *x: jnp.stack(x), *[_fit(rows, *part) for part in PARTS])
-    phys = jax.vmap(lambda f, parts: closed_form.q_phys(f, parts, gamma), (0, None))
+    phys = jax.vmap(lambda f, parts: physics_value.q_phys(f, parts, gamma), (0, None))
     count = ENVS * STEPS
     seen = [np.add.outer(np.arange(ENVS) >= e, np.arange(STEPS) >= t).reshape(count) == 0 for e, t in PARTS]
     flat = lambda x: x.reshape(count, x.shape[-1])  # noqa: E731
@@ -185,13 +186,13 @@ def _learn(rows: Rows, held: Held, key: Any) -> Found:
     return Found(both(left - rest) / variance, 1.0 - both(centred(left)) / variance)
 
 
-def _fit(rows: Rows, envs: int, steps: int) -> closed_form.PhysicsFit:
+def _fit(rows: Rows, envs: int, steps: int) -> physics_value.PhysicsFit:
     """Weights of the closed form from what the critics see, and nothing else."""
     gamma = jnp.array([DISCOUNT])
     of = lambda x: jnp.swapaxes(x[:envs, :steps], 0, 1)  # noqa: E731
     signals, ended, parts = of(rows.signals), of(~rows.use), jax.tree.map(of, rows.parts)
-    unit = closed_form.spread(signals, ended, gamma)
-    return closed_form.fit_physics(closed_form.fit_sums(signals, ended, parts, gamma), unit, gamma)
+    unit = physics_value.spread(signals, ended, gamma)
+    return physics_value.fit_physics(physics_value.fit_sums(signals, ended, parts, gamma), unit, gamma)
 
 
 # --- judging --------------------------------------------------------------------------------------

@@ -1,0 +1,1 @@
+"""What several algorithms share: actors, action heads, on-policy critics, K-FAC, behaviour cloning."""

@@ -1,0 +1,194 @@
+"""What on-policy learners share: values of the signals, advantages, and samples sorted by agent.
+
+Each signal, reward or cost, has its own value network, its own optimiser and its own normaliser (PopArt): rescaling the
+reward changes nothing in what is learned about costs. Costs are stacked over K.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int
+
+from trident.algos.common.actor import Leaning, actor_apply, leaning
+from trident.algos.common.inputs import value_input
+from trident.maths import hybrid
+from trident.maths.hybrid import HybridDist
+from trident.maths.returns import explained_variance, gae
+from trident.nets import mlp_apply, mlp_init
+from trident.types import Metrics, ReflexOf, Transition
+
+
+class Value(NamedTuple):
+    """V(s) of one signal. The network predicts (V - mean) / sqrt(variance)."""
+
+    net: Any
+    opt: Any
+    stats: Any  # mean, variance of the returns, and rounds seen
+
+
+class Values(NamedTuple):
+    reward: Value
+    cost: Value | None  # stacked over K; None without constraints
+
+
+class AgentBatch(NamedTuple):
+    """Samples of one agent [B, ...], or of all of them [N, B, ...]."""
+
+    obs: Float[Array, "*batch O"]
+    mode_mask: Bool[Array, "*batch M"]
+    alive: Bool[Array, "*batch"]
+    mode: Int[Array, "*batch"]
+    raw: Float[Array, "*batch P"]
+    log_prob: Float[Array, "*batch"]
+    leaning: Leaning | None = None  # what a reflex adds to the policy in these samples
+
+
+def adam(max_grad: float) -> optax.GradientTransformation:
+    """Without its step size: the caller scales, so that the rate may fall over the run."""
+    return optax.chain(optax.clip_by_global_norm(max_grad), optax.scale_by_adam(eps=1e-5))
+
+
+def descend(params: Any, direction: Any, lr: Any) -> Any:
+    return optax.apply_updates(params, jax.tree.map(lambda d: -lr * d, direction))
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+def values_init(
+    key: Any, optimiser: optax.GradientTransformation, inputs: int, hidden: Sequence[int], num_costs: int
+) -> Values:
+    def one(k: Any) -> Value:
+        net = mlp_init(k, [inputs, *hidden, 1], out_scale=0.01)  # the first value is the level alone
+        return Value(net, optimiser.init(net), (jnp.zeros(()), jnp.ones(()), jnp.zeros(())))
+
+    keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(num_costs))
+    return Values(one(key), jax.vmap(one)(keys) if num_costs else None)
+
+
+def predict(value: Value, x: Float[Array, "*batch X"]) -> Float[Array, "*batch"]:
+    mean, var, _ = value.stats
+    return mlp_apply(value.net, x)[..., 0] * jnp.sqrt(var) + mean
+
+
+def levelled(values: Values, roll: Transition, discount: float, cost_discount: float) -> Values:
+    """Before the first round every value is the mean signal, for ever: from zero the level would have to creep in by
+    bootstrapping, through many rounds in which nothing else can be seen."""
+
+    def one(value: Value, signal: Any, gamma: float) -> Value:
+        mean, var, count = value.stats
+        return value._replace(stats=(jnp.where(count == 0, jnp.mean(signal) / (1.0 - gamma), mean), var, count))
+
+    cost = values.cost
+    return Values(
+        one(values.reward, roll.reward, discount),
+        None if cost is None else jax.vmap(one, in_axes=(0, -1, None))(cost, roll.cost, cost_discount),
+    )
+
+
+def advantages(
+    values: Values, roll: Transition, discount: float, cost_discount: float, lam: float
+) -> tuple[Float[Array, "T E J"], Float[Array, "T E J"], Metrics]:
+    """(GAE, lambda-returns, metrics) of the reward and, if they have values, of the costs, in the signals' units."""
+    inputs = value_input(roll), value_input(roll._replace(obs=roll.next_obs, state=roll.next_state))
+    ended = roll.terminated | roll.truncated
+
+    def one(value: Value, signal: Any, gamma: float) -> tuple[Any, Any, Any, Any]:
+        now, following = (predict(value, x) for x in inputs)
+        advantage = gae(signal, now, following, roll.terminated, ended, gamma, lam)
+        target = advantage + now
+        return advantage, target, explained_variance(now, target), jnp.mean(now)
+
+    advantage, target, explained, mean = one(values.reward, roll.reward, discount)
+    advantage, target = advantage[..., None], target[..., None]
+    if values.cost is not None:
+        costs = jax.vmap(one, in_axes=(0, -1, None), out_axes=(-1, -1, 0, 0))(values.cost, roll.cost, cost_discount)
+        advantage, target = (jnp.concatenate(p, axis=-1) for p in ((advantage, costs[0]), (target, costs[1])))
+        explained, mean = jnp.append(explained, costs[2]), jnp.append(mean, costs[3])
+    return advantage, target, {"explained_variance": explained, "value": mean}
+
+
+def fit_values(
+    values: Values,
+    optimiser: optax.GradientTransformation,
+    roll: Transition,
+    targets: Float[Array, "T E J"],
+    rows: Int[Array, "S B"],
+    lr: Any,
+) -> Values:
+    """Huber regression on each signal's normalised returns, over S minibatches of rows."""
+    x = value_input(roll)
+    x, flat = x.reshape(-1, x.shape[-1]), targets.reshape(-1, targets.shape[-1])
+    one = lambda value, target: _fit(value, optimiser, x, target, rows, lr)  # noqa: E731
+    cost = values.cost
+    return Values(
+        one(values.reward, flat[:, 0]), None if cost is None else jax.vmap(one, in_axes=(0, -1))(cost, flat[:, 1:])
+    )
+
+
+def _fit(value: Value, optimiser: Any, x: Any, target: Any, rows: Any, lr: Any) -> Value:
+    stats, net = _track(value.stats, value.net, target)
+    y = (target - stats[0]) / jnp.sqrt(stats[1])
+
+    def loss(net: Any, some: Any) -> Any:
+        return jnp.mean(optax.huber_loss(mlp_apply(net, x[some])[..., 0], y[some], delta=10.0))
+
+    def step(carry: Any, some: Any) -> Any:
+        net, opt = carry
+        direction, opt = optimiser.update(jax.grad(loss)(net, some), opt, net)
+        return (descend(net, direction, lr), opt), None
+
+    (net, opt), _ = jax.lax.scan(step, (net, value.opt), rows)
+    return Value(net, opt, stats)
+
+
+def _track(stats: Any, net: Any, target: Any, rate: float = 0.1) -> tuple[Any, Any]:
+    """Moving mean and variance of the returns; rescaling the output layer keeps predictions from jumping (PopArt)."""
+    mean, var, count = stats
+    weight = jnp.maximum(rate, 1.0 / (count + 1.0))
+    new_mean = mean + weight * (jnp.mean(target) - mean)
+    new_var = jnp.maximum((1 - weight) * var + weight * jnp.mean((target - new_mean) ** 2), 1e-6)
+    shrink = jnp.sqrt(var / new_var)
+    out = net[-1]
+    out = {"w": out["w"] * shrink, "b": out["b"] * shrink + (mean - new_mean) / jnp.sqrt(new_var)}
+    return (new_mean, new_var, count + 1.0), [*net[:-1], out]
+
+
+# --- samples --------------------------------------------------------------------------------------
+
+
+def agent_batches(roll: Transition, reflex: ReflexOf | None = None) -> AgentBatch:
+    """[T, E, N, ...] -> stacked over agents, [N, T * E, ...]."""
+
+    def by_agent(x: Any) -> Any:
+        return jnp.moveaxis(x.reshape(roll.reward.size, *x.shape[2:]), 1, 0)
+
+    done = roll.action.mode, roll.extras["raw"], roll.extras["log_prob"]
+    return jax.tree.map(by_agent, AgentBatch(roll.obs, roll.mode_mask, roll.alive, *done, leaning(reflex, roll.obs)))
+
+
+def policy(actor: Any, batch: AgentBatch, rows: Any = slice(None)) -> HybridDist:
+    """The actor's distributions in (some of) the samples."""
+    return actor_apply(actor, *jax.tree.map(lambda x: x[rows], (batch.obs, batch.leaning)))
+
+
+def log_prob(actor: Any, batch: AgentBatch, used: Bool[Array, "M P"]) -> Float[Array, "B"]:
+    return hybrid.log_prob(policy(actor, batch), batch.mode_mask, used, batch.mode, batch.raw)
+
+
+def ratio(actor: Any, batch: AgentBatch, used: Bool[Array, "M P"]) -> Float[Array, "B"]:
+    """pi_actor / pi_old of mode and parameters together; 1 for the dead, whose actions nobody took."""
+    return jnp.where(batch.alive, jnp.exp(log_prob(actor, batch, used) - batch.log_prob), 1.0)
+
+
+def minibatch_rows(key: Any, epochs: int, minibatches: int, size: int) -> Int[Array, "S B"]:
+    """Every sample once per epoch (up to the remainder of the division)."""
+    keys = jax.random.split(key, epochs)
+    order = jax.vmap(lambda k: jax.random.permutation(k, size))(keys)
+    rows = size // minibatches
+    return order[:, : rows * minibatches].reshape(-1, rows)

@@ -1,0 +1,191 @@
+"""What an environment declares, and whether `reset`, `step` and the rest have the declared shapes and dtypes.
+
+The first two rounds of `trident.envs.checks.values`: nothing here runs an environment, it is only traced.
+Every finding is one line that names the place and the remedy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from trident.types import EnvSpec, HybridAction, Reflex, TimeStep
+
+# --- first round: the declaration -----------------------------------------------------------------
+
+
+def declaration_faults(env: Any) -> Iterator[str]:
+    for attribute in ("spec", "physics", "scripted", "shield", "reset", "step"):
+        if not hasattr(env, attribute):
+            yield f"has no attribute {attribute!r}; physics and shield may be None, scripted may be {{}}"
+    spec = getattr(env, "spec", None)
+    if not isinstance(spec, EnvSpec):
+        yield "spec is not an EnvSpec"
+        return
+    for field, least in (("num_agents", 1), ("obs_dim", 1), ("state_dim", 1), ("horizon", 1)):
+        if getattr(spec, field) < least:
+            yield f"spec.{field} is {getattr(spec, field)}; it must be at least {least}"
+    yield from _action_spec(spec)
+    yield from _names(spec)
+    for constraint in spec.constraints:
+        if not (np.isfinite(constraint.limit) and constraint.limit >= 0):
+            yield f"limit of constraint {constraint.name!r} is {constraint.limit}; give a finite one >= 0, as costs are"
+    scripted = getattr(env, "scripted", {})
+    if not (isinstance(scripted, Mapping) and all(callable(policy) for policy in scripted.values())):
+        yield "scripted is not a mapping from names to functions (key, env state) -> HybridAction"
+
+
+def _action_spec(spec: EnvSpec) -> Iterator[str]:
+    arrays = {name: getattr(spec.action, name) for name in ("low", "high", "used")}
+    shapes = {name: np.shape(array) for name, array in arrays.items()}
+    if len(set(shapes.values())) > 1 or any(len(shape) != 3 for shape in shapes.values()):
+        yield f"action.low, high and used must share one shape [agents, modes, parameters]; they have {shapes}"
+        return
+    if shapes["low"][0] != spec.num_agents or shapes["low"][1] < 1:
+        yield f"action.low has shape {shapes['low']}; it needs {spec.num_agents} agents (spec.num_agents) and a mode"
+    low, high, used = arrays.values()
+    if used.dtype != bool:
+        yield f"action.used has dtype {used.dtype}; make it bool"
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        yield "action.low or high is not finite; the policy squashes into the box, so bound it (pad with zeros)"
+    elif (low > high).any():
+        yield f"action.low > high at [agent, mode, parameter] {np.argwhere(low > high)[0].tolist()}; swap them"
+    for kind, names, count in (
+        ("mode", spec.action.mode_names, shapes["low"][1]),
+        ("param", spec.action.param_names, shapes["low"][2]),
+    ):
+        if names and (len(names) != count or len(set(names)) != len(names)):
+            yield f"action.{kind}_names {names} must be {count} different names, or ()"
+
+
+def _names(spec: EnvSpec) -> Iterator[str]:
+    if not spec.name:
+        yield "spec.name is empty"
+    for kind, named in (("constraint", spec.constraints), ("metric", spec.metrics)):
+        names = [thing.name for thing in named]
+        if len(set(names)) != len(names) or "" in names:
+            yield f"{kind} names {names} must be different and not empty"
+    metrics = [metric.name for metric in spec.metrics]
+    for metric in spec.metrics:
+        if metric.per is not None and metric.per not in metrics:
+            yield f"metric {metric.name!r} is per {metric.per!r}, which is not declared; declared: {metrics}"
+
+
+# --- second round: shapes, by tracing alone -------------------------------------------------------
+
+
+def shape_faults(env: Any) -> Iterator[str]:
+    spec, key, action = env.spec, jax.eval_shape(lambda: jax.random.key(0)), _action_shape(env.spec)
+    state, out, fault = _trace("reset", env.reset, key)
+    yield from fault
+    if fault:
+        return
+    yield from timestep_shape("reset", spec, out)
+    after, out, fault = _trace("step", env.step, key, state, action)
+    yield from fault
+    if not fault:
+        yield from timestep_shape("step", spec, out)
+        if _signature(after) != _signature(state):
+            yield (
+                f"step turns an env state of {_signature(state)} into {_signature(after)}; "
+                "keep structure, shapes and dtypes the same so that a scan can carry it"
+            )
+    for name, policy in env.scripted.items():
+        chosen, _, fault = _trace(f"scripted {name!r}", lambda k, s, f=policy: (f(k, s), None), key, state)
+        yield from fault or _compare(f"scripted {name!r} returns", chosen, action)
+    if env.shield is not None:
+        shielded, changed, fault = _trace("shield", env.shield, state, action)
+        yield from fault or _compare("shield returns", shielded, action)
+        if not fault:
+            yield from _compare("shield returns 'changed'", changed, jax.ShapeDtypeStruct((spec.num_agents,), bool))
+    yield from _physics_shapes(env)
+
+
+def _physics_shapes(env: Any) -> Iterator[str]:
+    if env.physics is None:
+        return
+    state, action = jax.ShapeDtypeStruct((env.spec.state_dim,), jnp.float32), _action_shape(env.spec)
+    signals = jax.ShapeDtypeStruct((1 + env.spec.num_constraints,), jnp.float32)
+    obs, modes = jax.ShapeDtypeStruct((env.spec.obs_dim,), jnp.float32), env.spec.action.low.shape[1:]
+    reflex = jax.eval_shape(lambda: Reflex(jnp.zeros(modes[:1]), jnp.zeros(modes)))
+    for name, arguments, expected in (
+        ("signals", (state, action), signals),
+        ("predict", (state, action), state),
+        ("nominal", (state,), action),
+        *([("reflex", (obs,), reflex)] if env.physics.reflex else []),
+    ):
+        function = getattr(env.physics, name)
+        result, _, fault = _trace(f"physics.{name}", lambda *a, f=function: (f(*a), None), *arguments)
+        yield from fault or _compare(f"physics.{name} returns", result, expected)
+
+
+def _trace(name: str, function: Callable, *arguments: Any) -> tuple[Any, Any, list[str]]:
+    """Shapes of the function's two results, traced under vmap, or why it has none."""
+    batched = jax.tree.map(lambda a: jax.ShapeDtypeStruct((1, *a.shape), a.dtype), arguments)
+    try:
+        first, second = jax.eval_shape(jax.vmap(function), *batched)
+    except Exception as error:  # an author's code may raise anything
+        remedy = "branch with jnp.where or lax.cond, not on values, and return what the contract says"
+        return None, None, [f"{name} fails under jit and vmap ({describe(error)}); {remedy}"]
+    first, second = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), (first, second))
+    return first, second, []
+
+
+def describe(error: Exception) -> str:
+    """Its type and the first line of its message."""
+    return f"{type(error).__name__}: {[*str(error).strip().splitlines(), 'no message'][0]}"
+
+
+def _action_shape(spec: EnvSpec) -> HybridAction:
+    agents, _, params = spec.action.low.shape
+    mode = jax.ShapeDtypeStruct((agents,), jnp.int32)
+    return HybridAction(mode, jax.ShapeDtypeStruct((agents, params), jnp.float32))  # pyright: ignore
+
+
+def timestep_shape(name: str, spec: EnvSpec, out: Any) -> Iterator[str]:
+    if not isinstance(out, TimeStep):
+        yield f"{name} must return (env state, TimeStep); the second is a {type(out).__name__}"
+        return
+    agents, constraints = spec.num_agents, spec.num_constraints
+    scalar_float, scalar_bool = jax.ShapeDtypeStruct((), jnp.float32), jax.ShapeDtypeStruct((), bool)
+    expected = {
+        "obs": jax.ShapeDtypeStruct((agents, spec.obs_dim), jnp.float32),
+        "state": jax.ShapeDtypeStruct((spec.state_dim,), jnp.float32),
+        "mode_mask": jax.ShapeDtypeStruct((agents, spec.action.num_modes), bool),
+        "alive": jax.ShapeDtypeStruct((agents,), bool),
+        "reward": scalar_float,
+        "cost": jax.ShapeDtypeStruct((constraints,), jnp.float32),
+        "margin": jax.ShapeDtypeStruct((constraints,), jnp.float32),
+        "terminated": scalar_bool,
+        "truncated": scalar_bool,
+    }
+    if out.blame is not None:
+        expected["blame"] = jax.ShapeDtypeStruct((agents, constraints), bool)
+    for field, shape in expected.items():
+        yield from _compare(f"{name} returns {field}", getattr(out, field), shape)
+    declared = {metric.name for metric in spec.metrics}
+    if set(out.metrics) != declared:
+        yield f"{name} returns metrics {sorted(out.metrics)}; spec.metrics declares {sorted(declared)}"
+    for metric, value in out.metrics.items():
+        yield from _compare(f"{name} returns metric {metric!r}", value, scalar_float)
+
+
+def _compare(what: str, found: Any, expected: Any) -> Iterator[str]:
+    if _signature(found) != _signature(expected):
+        yield f"{what} as {_signature(found)}; the contract asks for {_signature(expected)}"
+
+
+def _signature(tree: Any) -> str:
+    """E.g. float32[3, 2], or HybridAction(int32[3], float32[3, 2])."""
+    if not hasattr(tree, "shape") or not hasattr(tree, "dtype"):
+        leaves, structure = jax.tree.flatten(tree)
+        return str(jax.tree.unflatten(structure, [_Text(_signature(leaf)) for leaf in leaves])) if leaves else str(tree)
+    return f"{tree.dtype}{list(tree.shape)}"
+
+
+class _Text(str):
+    __repr__ = str.__str__

@@ -1,0 +1,1 @@
+"""The junction in the SMARTS simulator, outside JAX."""

@@ -1,0 +1,1 @@
+"""What turns an algorithm and an environment into a run."""

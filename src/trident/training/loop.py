@@ -1,0 +1,145 @@
+"""THE loop: one round is rollout -> replay -> update, one compiled program for every algorithm and every seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from trident import replay as replays
+from trident.simulation.rollout import Actors, Policy, rollout, start
+from trident.types import Algorithm, AlgoState, Data, Env, Key, Metrics, Transition
+
+
+class RunState(NamedTuple):
+    """Everything one seed of a run is. With a leading axis: all its seeds."""
+
+    algo: AlgoState
+    actors: Actors | None  # None if the environments are not ours to save (trident.training.host)
+    replay: Any
+    key: Key
+    diverged: Any  # bool: frozen at its last good state
+
+
+class Program(NamedTuple):
+    init: Callable[[Key], RunState]
+    round: Callable[[RunState, Any], tuple[RunState, Metrics]]
+    """(state, round index) -> (state, metrics)"""
+
+
+class Machine(NamedTuple):
+    """The compiled parts of a run, over all its seeds."""
+
+    init: Callable[[Any], tuple[RunState, Metrics]]
+    """Keys of the seeds -> (first state, what a safe start measured)"""
+    round: Callable[[RunState, Any], tuple[RunState, Metrics]]
+    template: RunState  # shapes and dtypes
+    close: Callable[[], None] = lambda: None
+    """Ends simulators that run outside JAX."""
+
+
+def policy_of(env: Env, algorithm: Algorithm, state: AlgoState, deterministic: bool = False) -> Policy:
+    """A learned policy sees only its view; a scripted one belongs to its environment and sees the private state."""
+    if algorithm.name in env.scripted:
+        scripted = env.scripted[algorithm.name]
+        return lambda key, env_state, _: (scripted(key, env_state), {})
+    return lambda key, _, step: algorithm.act(state, step.view, key, deterministic)
+
+
+def program(env: Env, algorithm: Algorithm, total_rounds: int, shielded: bool = False) -> Program:
+    """The pure functions of one seed's run; the caller vmaps them over seeds and jits them."""
+    plan, learn = algorithm.plan, learning(algorithm, total_rounds)
+
+    def init(key: Key) -> RunState:
+        algo_key, env_key, run_key = jax.random.split(key, 3)
+        algo, actors = algorithm.init(algo_key), start(env, env_key, plan.envs)
+        replay = None
+        if plan.replay:
+            roll = lambda: noted(algorithm, collect(algo, actors, key)[1])  # noqa: E731
+            example = jax.eval_shape(lambda: replays.block_of(roll(), plan.remember))
+            replay = replays.create(example, plan.replay)
+        return strong(RunState(algo, actors, replay, run_key, jnp.bool_(False)))
+
+    def collect(algo: AlgoState, actors: Actors, key: Key) -> tuple[Actors, Transition]:
+        return rollout(env, policy_of(env, algorithm, algo), key, actors, plan.steps, shielded)
+
+    def round_(state: RunState, index: Any) -> tuple[RunState, Metrics]:
+        assert state.actors is not None
+        roll_key, _ = round_keys(state, index)
+        actors, data = collect(state.algo, state.actors, roll_key)
+        return learn(state, actors, data, index)
+
+    return Program(init, round_)
+
+
+def round_keys(state: RunState, index: Any) -> tuple[Key, Key]:
+    """Keys of one round's rollout and update."""
+    roll_key, update_key = jax.random.split(jax.random.fold_in(state.key, index))
+    return roll_key, update_key
+
+
+def noted(algorithm: Algorithm, rollout: Transition) -> Transition:
+    """A rollout with everything that its algorithm wants to know of it."""
+    return rollout._replace(extras=rollout.extras | algorithm.note(rollout))
+
+
+def learning(algorithm: Algorithm, total_rounds: int) -> Callable[..., tuple[RunState, Metrics]]:
+    """The second half of a round, wherever its data came from: (state, actors, rollout, round index) -> state."""
+    plan = algorithm.plan
+
+    def learn(state: RunState, actors: Any, data: Transition, index: Any) -> tuple[RunState, Metrics]:
+        _, update_key = round_keys(state, index)
+        replay, data = state.replay, noted(algorithm, data)
+        if plan.replay:
+            replay = replays.insert(replay, replays.block_of(data, plan.remember), index)
+        fraction = jnp.minimum(index / max(total_rounds - 1, 1), 1.0)
+        algo, metrics = algorithm.update(state.algo, Data(data, replay), update_key, fraction)
+        fresh = RunState(algo, actors, replay, state.key, state.diverged)
+        return _freeze_if_bad(state, fresh, _rollout_metrics(data) | metrics, data)
+
+    return learn
+
+
+def _rollout_metrics(data: Transition) -> Metrics:
+    """Means over the round's steps; the environment's metrics as sums would be, divided by the number of steps."""
+    metrics = {"reward": jnp.mean(data.reward), "cost": jnp.mean(data.cost, axis=(0, 1))}
+    metrics |= {f"metric/{k}": jnp.mean(v) for k, v in data.metrics.items()}
+    if "shielded" in data.extras:
+        metrics["shielded"] = jnp.mean(data.extras["shielded"], dtype=jnp.float32)
+    alive = data.alive.astype(jnp.float32)
+    onehot = jax.nn.one_hot(data.action.mode, data.mode_mask.shape[-1])
+    metrics["modes"] = jnp.sum(onehot * alive[..., None], axis=(0, 1, 2)) / jnp.maximum(jnp.sum(alive), 1.0)
+    return metrics
+
+
+def _freeze_if_bad(old: RunState, new: RunState, metrics: Metrics, data: Transition) -> tuple[RunState, Metrics]:
+    """A seed whose numbers are no longer finite stays at its last good state while its siblings go on.
+
+    `bad/<quantity>` says where the first non-finite number was seen.
+    """
+    seen = {
+        "observation": (data.obs, data.state, data.next_obs, data.next_state),
+        "action": data.action,
+        "reward": data.reward,
+        "cost": data.cost,
+        "parameters": new.algo,
+    }
+    bad = {f"bad/{name}": ~is_finite(tree) for name, tree in seen.items()}
+    bad |= {f"bad/{name}": ~is_finite(value) for name, value in metrics.items() if name not in ("reward", "cost")}
+    diverged = old.diverged | jnp.any(jnp.stack(list(bad.values())))
+    # The replay buffer is not selected (that would copy it every round); a frozen seed never reads it again.
+    keep = jax.tree.map(lambda o, n: jnp.where(diverged, o, n), old._replace(replay=None), new._replace(replay=None))
+    return strong(keep._replace(replay=new.replay, diverged=diverged)), metrics | bad
+
+
+def strong(tree: Any) -> Any:
+    """Without weak types: a state that goes in with one and comes out without it compiles the round a second time."""
+    return jax.tree.map(lambda x: jax.lax.convert_element_type(x, x.dtype) if x.weak_type else x, tree)
+
+
+def is_finite(tree: Any) -> Any:
+    """Whether all numbers of a tree are."""
+    leaves = [x for x in jax.tree.leaves(tree) if jnp.issubdtype(jnp.asarray(x).dtype, jnp.floating)]
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in leaves])) if leaves else jnp.bool_(True)

@@ -1,0 +1,352 @@
+"""A run in plain Python around the compiled round: start or resume, record, checkpoint, stop in good order.
+
+Nothing calls back from the device: one program call and one fetch of metrics per round. Resuming restores the
+whole RunState and cuts the records back to its round, so that the run ends bit for bit as if never interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system
+    fcntl = None
+
+from trident import replay as replays
+from trident.errors import TridentError
+from trident.report import records as recording
+from trident.report.progress import Progress, Silent
+from trident.report.records import Record, RecordWriter
+from trident.report.tensorboard import Board
+from trident.simulation.host import reset
+from trident.training import checkpoint, host
+from trident.training.evaluation import nothing_to_assess
+from trident.training.fine_tune import check_sizes, check_start_from, handed_over
+from trident.training.loop import Machine, Program, RunState, is_finite, program
+from trident.training.record import divergence, first_record, make_record, prepare_values
+from trident.training.settings import Setup, identity, read_run, setup_of, write_run
+from trident.training.warm_start import check_warm_start, warm_start
+from trident.types import AnyEnv, Env, HostEnv
+
+
+class Outcome(NamedTuple):
+    setup: Setup
+    out: Path
+    state: RunState  # [seeds, ...]
+    rounds: int
+    stopped_by: int | None
+    """The signal that ended the run early."""
+
+
+def train(setup: Setup, out: Path, progress: Progress | None = None) -> Outcome:
+    """Start a new run in `out`, which must be empty or absent."""
+    _check_empty(out)
+    if setup.settings.warm_start is not None:
+        check_warm_start(setup)  # says what is wrong before anything is written or compiled
+    if isinstance(setup.env, HostEnv):
+        reset(setup.env, 0)  # so does a simulator that cannot start
+    template = _template(setup)
+    if setup.settings.start_from is not None:
+        old, folder = check_start_from(setup)
+        check_sizes(load_state(old, folder)[0].algo, template.algo, folder)  # it can be read, and it fits
+    _check_memory(setup, template)
+    with _alone(out, make=True):
+        _check_empty(out)  # nobody has begun here in the meantime
+        try:
+            run = write_run(out, setup)
+        except OSError as error:
+            raise TridentError(f"cannot write to {out}: {error.strerror or error}") from error
+        return _run(setup, out, run, progress or Silent(), fresh=True)
+
+
+def resume(
+    out: Path, env: AnyEnv | None = None, episodes: int | None = None, progress: Progress | None = None
+) -> Outcome:
+    """Go on with a run from its newest good checkpoint, or from the start if it has none yet."""
+    old = read_run(out)
+    setup = setup_of(out, env, episodes)
+    if setup.rounds < old["rounds"]:
+        raise TridentError(f"{out} was planned for {old['settings']['episodes']} episodes: --episodes can only add")
+    if (out / "result.json").exists() and not checkpoint.rounds(out / "checkpoints"):
+        raise TridentError(f"{out} is finished and has no checkpoints: a record can be neither resumed nor prolonged")
+    with _alone(out):
+        run = write_run(out, setup) if episodes is not None else old
+        if setup.rounds > old["rounds"]:
+            (out / "result.json").unlink(missing_ok=True)  # of the shorter run
+        return _run(setup, out, run, progress or Silent(), fresh=False)
+
+
+def _check_empty(out: Path) -> None:
+    """What a crash left of a file that was being written is nothing."""
+    if out.exists() and (not out.is_dir() or any(not p.name.endswith(".partial") for p in out.iterdir())):
+        raise TridentError(f"{out} is not empty: `trident resume {out}` goes on with it, --out chooses another place")
+
+
+@contextmanager
+def _alone(out: Path, make: bool = False) -> Iterator[None]:
+    """One process at a time writes a run. The lock is on the directory itself: it leaves no file behind, and the system
+    drops it when the process ends, however that happens."""
+    try:
+        if make:
+            out.mkdir(parents=True, exist_ok=True)
+        directory = None if fcntl is None else os.open(out, os.O_RDONLY)
+    except OSError as error:
+        raise TridentError(f"cannot write to {out}: {error.strerror or error}") from error
+    try:
+        if fcntl is not None and directory is not None:
+            with suppress(OSError):  # a file system without locks
+                try:
+                    fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise TridentError(f"{out} is in use: another process is writing this run") from None
+        yield
+    finally:
+        if directory is not None:
+            os.close(directory)
+
+
+def seed_keys(setup: Setup) -> Any:
+    """Seed number i gets fold_in(key(base), i): its stream does not depend on how many seeds there are."""
+    base = jax.random.key(setup.settings.seed)
+    return jax.vmap(lambda i: jax.random.fold_in(base, i))(jnp.array(setup.seeds, jnp.uint32))
+
+
+def load_state(setup: Setup, out: Path) -> tuple[RunState, int, list[str]]:
+    """The newest good checkpoint of a run: (state of all seeds, its round, notes for the user)."""
+    template = _template(setup)
+    found = checkpoint.restore(out / "checkpoints", template, identity(setup))
+    return found.tree, found.round, found.notes
+
+
+# --- building -------------------------------------------------------------------------------------
+
+
+def _template(setup: Setup) -> RunState:
+    """Shapes and dtypes of the state of all seeds."""
+    env = setup.env
+    init = host.init_of(setup) if isinstance(env, HostEnv) else _program(setup, env).init
+    return jax.eval_shape(jax.vmap(init), seed_keys(setup))
+
+
+def _program(setup: Setup, env: Env) -> Program:
+    return program(env, setup.algorithm, setup.rounds, setup.settings.shielded)
+
+
+def build(setup: Setup, say: Callable[[str], None] | None = None) -> Machine:
+    """Compile the round over all seeds. It is compiled ahead, so that a second compilation cannot happen."""
+    enable_compilation_cache()
+    env, template = setup.env, _template(setup)
+    if isinstance(env, HostEnv):
+        return host.build(setup, env, template, say or Silent().say)
+    one = _program(setup, env)
+    step = jax.jit(jax.vmap(one.round, in_axes=(0, None)), donate_argnums=0)
+    compiled = step.lower(template, jax.ShapeDtypeStruct((), jnp.int32)).compile()
+
+    start = jax.jit(jax.vmap(one.init))
+    prepare = None if setup.settings.warm_start is None else jax.jit(jax.vmap(warm_start(setup, env)))
+
+    def init(keys: Any) -> tuple[RunState, dict[str, Any]]:
+        state = start(keys)
+        return (state, {}) if prepare is None else prepare(state, keys)
+
+    return Machine(init, lambda state, index: compiled(state, jnp.int32(index)), template)
+
+
+def enable_compilation_cache() -> None:
+    """Compiled programs are kept in the user's cache, so that the second run of a kind starts at once."""
+    if os.environ.get("TRIDENT_NO_CACHE") or jax.config.jax_compilation_cache_dir:  # pyright: ignore[reportAttributeAccessIssue]
+        return
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    jax.config.update("jax_compilation_cache_dir", str(Path(home) / "trident" / "xla"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+
+def _check_memory(setup: Setup, template: RunState) -> None:
+    if template.replay is not None:
+        leaves = jax.tree.leaves(template.replay.data)
+        one_seed = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in leaves]
+        free = _available_bytes()
+        if free is not None:
+            replays.check_memory(one_seed, one_seed[0].shape[0], len(setup.seeds), free)
+
+
+def _available_bytes() -> int | None:
+    """What the system can give, caches that it would drop included; None where it does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), None)
+
+
+# --- running --------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Journal:
+    """What a run leaves on disk while it goes."""
+
+    setup: Setup
+    out: Path
+    writer: RecordWriter
+    board: Board
+    saved_round: int
+    saved_at: float
+
+    def save(self, state: RunState, round_: int) -> None:
+        self.writer.sync()  # a checkpoint must never be ahead of its records
+        checkpoint.save(self.out / "checkpoints", state, round_, identity(self.setup))
+        self.saved_round, self.saved_at = round_, time.monotonic()
+
+    def due(self) -> bool:
+        return time.monotonic() - self.saved_at >= self.setup.settings.checkpoint_every
+
+
+def _run(setup: Setup, out: Path, run: dict[str, Any], progress: Progress, fresh: bool) -> Outcome:
+    with _signals(progress) as stop:
+        progress.begin(run)
+        try:
+            machine = build(setup, progress.say)
+            state, last, saved = _begin(setup, out, machine, progress, fresh)
+            journal = _Journal(
+                setup, out, RecordWriter(out / "records.jsonl"),
+                Board(out / "tensorboard", setup.seeds, setup.rounds, last["env_steps"]), saved, time.monotonic(),
+            )  # fmt: skip
+            try:
+                state, last = _rounds(machine, journal, progress, state, last, stop)
+            finally:
+                journal.writer.close()
+                journal.board.close()
+                machine.close()
+        finally:
+            progress.end()
+    return Outcome(setup, out, state, last["round"], stop.signal if last["round"] < setup.rounds else None)
+
+
+def _begin(setup: Setup, out: Path, machine: Machine, progress: Progress, fresh: bool) -> tuple[RunState, Record, int]:
+    """Where the run stands: (state, last record, round of the newest checkpoint or -1)."""
+    path = out / "records.jsonl"
+    if not fresh and checkpoint.rounds(out / "checkpoints"):
+        found = checkpoint.restore(out / "checkpoints", machine.template, identity(setup))
+        for note in found.notes:
+            progress.say(note)
+        if isinstance(setup.env, HostEnv):
+            progress.say(f"{setup.spec.name} cannot be saved in mid-episode: its episodes start anew")
+        kept = recording.truncate(path, found.round)
+        last = kept[-1] if kept else first_record()
+        if last["round"] != found.round:
+            raise TridentError(
+                f"{path} ends at round {last['round']}, before the checkpoint of round {found.round}: put it back"
+            )
+        return found.tree, last, found.round
+    if setup.settings.warm_start is not None:
+        progress.say(f"safe start: imitating {setup.settings.warm_start} (compiles a program of its own) ...")
+    state, measured = machine.init(seed_keys(setup))
+    if measured:
+        sound = jax.device_get(jax.vmap(is_finite)(state.algo))
+        if lost := [seed for seed, good in zip(setup.seeds, sound, strict=True) if not good]:
+            raise TridentError(
+                f"the safe start left parameters of seed {lost[0]} that are not finite: `trident check "
+                f"{setup.spec.name}` says whether the environment is sound, and a run without --warm-start what is not"
+            )
+    if setup.settings.start_from is not None:
+        old, folder = check_start_from(setup)
+        learned, round_, _ = load_state(old, folder)
+        state = state._replace(algo=handed_over(learned.algo, len(setup.seeds)))
+        progress.say(f"going on from {folder}, round {round_}")
+    last = first_record()
+    recording.truncate(path, -1)
+    if measured:
+        last["values"] = prepare_values(setup.spec, jax.device_get(measured))
+        writer = RecordWriter(path)
+        writer.append(last)
+        writer.close()
+    return state, last, -1
+
+
+def _rounds(
+    machine: Machine, journal: _Journal, progress: Progress, state: RunState, last: Record, stop: _Stop
+) -> tuple[RunState, Record]:
+    setup = journal.setup
+    _stop_if_all_diverged(journal, last)
+    began = time.monotonic() - last["seconds"]
+    progress.resume_at(last)
+    stop.begun = True
+    while last["round"] < setup.rounds and stop.signal is None:
+        state, metrics = machine.round(state, last["round"])
+        metrics = jax.device_get(metrics)
+        env_steps = (last["round"] + 1) * setup.steps_per_round
+        record = make_record(setup.spec, setup.seeds, metrics, env_steps, time.monotonic() - began, last)
+        for seed in record["diverged"].keys() - last["diverged"].keys():
+            progress.say(f"{divergence(seed, record['diverged'][seed])}; frozen at its last good state")
+        last = record
+        journal.writer.append(record)
+        journal.board.write(record)
+        progress.update(record)
+        if len(record["diverged"]) == len(setup.seeds):
+            journal.save(state, record["round"])
+            _stop_if_all_diverged(journal, record)
+        if journal.due():
+            journal.save(state, record["round"])
+    if journal.saved_round != last["round"]:
+        journal.save(state, last["round"])
+    return state, last
+
+
+def _stop_if_all_diverged(journal: _Journal, record: Record) -> None:
+    if len(record["diverged"]) < len(journal.setup.seeds):
+        return
+    result = journal.out / "result.json"
+    if not result.exists():  # the end of a run, too: tables count it as diverged, not as missing
+        partial = result.with_name("result.json.partial")
+        partial.write_text(json.dumps(nothing_to_assess(journal.setup, record["diverged"]), indent=1) + "\n")
+        partial.rename(result)
+    seed, what = max(record["diverged"].items(), key=lambda item: item[1]["round"])
+    raise TridentError(
+        f"every seed has diverged ({divergence(seed, what)}); "
+        f"their last good states are in {journal.out / 'checkpoints'}"
+    )
+
+
+@dataclass
+class _Stop:
+    signal: int | None = None
+    begun: bool = False
+    """Whether rounds are being played yet."""
+
+
+@contextmanager
+def _signals(progress: Progress) -> Iterator[_Stop]:
+    """The first Ctrl-C (or SIGTERM) asks the run to stop after its round; the second one ends it at once."""
+    stop = _Stop()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    old = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+
+    def ask(number: int, _: Any) -> None:
+        stop.signal = number
+        signal.signal(number, signal.SIG_DFL)
+        when = "after this round" if stop.begun else "before the next round"
+        progress.say(f"stopping {when} (once more to quit at once)")
+
+    for s in old:
+        signal.signal(s, ask)
+    try:
+        yield stop
+    finally:
+        for s, handler in old.items():
+            signal.signal(s, handler)

@@ -1,0 +1,305 @@
+"""What a run is: its settings (every default in one place), its setup, and the file run.json that remembers both."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import hashlib
+import json
+import math
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import jax
+from tyro.constructors import PrimitiveConstructorSpec
+
+from trident.errors import TridentError
+from trident.training.registry import ENVS, default_config, make_algorithm, make_env, needs_shield
+from trident.types import Algorithm, AnyEnv, EnvSpec
+
+
+def parse_limits(words: list[str]) -> dict[str, float]:
+    """["energy=0.1", ...] -> {"energy": 0.1, ...}"""
+    limits = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        try:
+            limits[name] = float(value)
+        except ValueError:
+            raise TridentError(f"--limit wants NAME=VALUE, e.g. --limit energy=0.1, not {word!r}") from None
+        if not equals or not math.isfinite(limits[name]):
+            raise TridentError(f"--limit wants NAME=VALUE with a finite value, not {word!r}")
+    return limits
+
+
+_LIMITS = PrimitiveConstructorSpec(
+    nargs="*",
+    metavar="NAME=VALUE",
+    instance_from_str=parse_limits,
+    is_instance=lambda x: isinstance(x, dict),
+    str_from_instance=lambda limits: [f"{k}={v:g}" for k, v in limits.items()],
+)
+
+
+def parse_seeds(words: list[str]) -> int | tuple[int, ...]:
+    """["3"] -> three seeds; ["4,7"] -> the seeds 4 and 7; ["4,"] -> seed 4."""
+    try:
+        numbers = tuple(int(n) for n in words[0].removesuffix(",").split(","))
+    except ValueError:
+        raise TridentError(f"--seeds wants a number of seeds or a list like 4,7, not {words[0]!r}") from None
+    return numbers if "," in words[0] else numbers[0]
+
+
+_SEEDS = PrimitiveConstructorSpec(
+    nargs=1,
+    metavar="N|I,J,...",
+    instance_from_str=parse_seeds,
+    is_instance=lambda x: isinstance(x, int | tuple),
+    str_from_instance=lambda seeds: [str(seeds) if isinstance(seeds, int) else ",".join(map(str, seeds))],
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a run is done, whatever the algorithm."""
+
+    episodes: int = 2000
+    """Training episodes per seed; one episode counts as `horizon` environment steps."""
+    seeds: Annotated[int | tuple[int, ...], _SEEDS] = 3
+    """How many seeds are trained side by side, or which ones."""
+    seed: int = 0
+    """Base of all random streams; seed number i of a run depends only on this and i."""
+    limit: Annotated[dict[str, float], _LIMITS] = field(default_factory=dict)
+    """Other limits than the environment's own, on the mean cost per step."""
+    warm_start: str | None = None
+    """Scripted policy the learner is fitted to before the first round."""
+    warm_start_rounds: int = 4
+    """Rounds of scripted data for --warm-start."""
+    start_from: str | None = None
+    """Folder of another run of the same algorithm, on the same spaces: go on from what it has learned (fine-tuning)."""
+    shielded: bool = False
+    """Pass every action through the environment's shield, in training and evaluation."""
+    eval_episodes: int = 200
+    """Fresh episodes per seed for the final evaluation."""
+    references: bool = True
+    """Evaluate the environment's scripted policies as well."""
+    film: bool = True
+    """Render an episode of the trained policy at the end."""
+    checkpoint_every: float = 60.0
+    """Seconds between checkpoints."""
+
+    @property
+    def seed_list(self) -> tuple[int, ...]:
+        return tuple(range(self.seeds)) if isinstance(self.seeds, int) else tuple(self.seeds)
+
+
+class Setup(NamedTuple):
+    """Everything needed to train: built from names and settings, or again from a run directory."""
+
+    env: AnyEnv
+    spec: EnvSpec  # with this run's limits
+    algorithm: Algorithm
+    settings: Settings
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return self.settings.seed_list
+
+    @property
+    def steps_per_round(self) -> int:
+        return self.algorithm.plan.envs * self.algorithm.plan.steps
+
+    @property
+    def rounds(self) -> int:
+        return math.ceil(self.settings.episodes * self.spec.horizon / self.steps_per_round)
+
+
+def make_setup(env: str | AnyEnv, algo: str, settings: Settings, config: Any = None) -> Setup:
+    """`config` is a config dataclass, a mapping of the fields to change, or None for the preset's own."""
+    _check(settings)
+    name = env if isinstance(env, str) else env.spec.name  # a variant may share its spec with the original
+    env = make_env(env) if isinstance(env, str) else env
+    for limit in settings.limit:
+        check_name("constraint", limit, [c.name for c in env.spec.constraints], name)
+    spec = dataclasses.replace(env.spec.with_limits(settings.limit), name=name)
+    default = default_config(algo, env)
+    if config is None or isinstance(config, Mapping):
+        config = override(default, config or {}, algo)
+    if needs_shield(algo):
+        settings = dataclasses.replace(settings, shielded=True)
+    if settings.shielded and env.shield is None:
+        wish = f"{algo} needs one" if needs_shield(algo) else "leave out --shielded"
+        raise TridentError(f"{spec.name} has no shield: {wish}")
+    try:
+        algorithm = make_algorithm(algo, env, spec, config)
+    except (ValueError, TypeError) as error:
+        raise TridentError(f"{algo} cannot be built for {spec.name}: {_one_line(error)}") from error
+    if algorithm.plan.envs < 1 or algorithm.plan.steps < 1:
+        raise TridentError("--algo.envs and --algo.steps must be at least 1")
+    return Setup(env, spec, algorithm, settings)
+
+
+def check_name(kind: str, name: str, known: Iterable[str], owner: str) -> None:
+    """A TridentError that names the nearest spelling, unless `name` is known."""
+    known = list(known)
+    if name in known:
+        return
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known) or 'none'}"
+    raise TridentError(f"unknown {kind} {name!r} of {owner}: {hint}")
+
+
+def override(config: Any, changes: Mapping[str, Any], owner: str) -> Any:
+    """A config dataclass with some fields changed (nested ones by nested mappings); lists become tuples."""
+    fields = {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
+    for name, value in changes.items():
+        check_name("config field", name, fields, owner)
+        old = fields[name]
+        if dataclasses.is_dataclass(old) and isinstance(value, Mapping):
+            value = override(old, value, f"{owner}.{name}")
+        fields[name] = _tupled(value)
+    return dataclasses.replace(config, **fields)
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(_tupled(v) for v in value) if isinstance(value, list | tuple) else value
+
+
+def _check(settings: Settings) -> None:
+    seeds = settings.seed_list
+    bad = {
+        "--episodes must be at least 1": settings.episodes < 1,
+        "--seeds must be at least 1": not seeds,
+        "--seeds must be different from each other, each in [0, 2^31)": (
+            len(set(seeds)) < len(seeds) or any(not 0 <= s < 2**31 for s in seeds)
+        ),
+        "--seed must be in [0, 2^31)": not 0 <= settings.seed < 2**31,
+        "--eval-episodes must be at least 0": settings.eval_episodes < 0,
+        "--checkpoint-every must be at least 0": settings.checkpoint_every < 0,
+        "--warm-start-rounds must be at least 1": settings.warm_start_rounds < 1,
+    }
+    for message, wrong in bad.items():
+        if wrong:
+            raise TridentError(message)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+# --- run.json -------------------------------------------------------------------------------------
+
+
+def identity(setup: Setup) -> dict[str, Any]:
+    """What a checkpoint must agree with. The number of episodes is not part of it: a run may be prolonged."""
+    settings = setup.settings
+    decides = [_plain_config(setup), settings.seed, settings.shielded, settings.warm_start]
+    decides += [settings.warm_start_rounds, setup.spec.limits.tolist()]
+    decides += [] if settings.start_from is None else [settings.start_from]
+    return {
+        "env": setup.spec.name,
+        "version": setup.spec.version,
+        "env config": _env_config(setup.env),
+        "algo": setup.algorithm.name,
+        "config hash": _digest(json.dumps(decides, sort_keys=True)),
+        "seeds": list(setup.seeds),
+        "jax": jax.__version__,
+        "cores": os.cpu_count(),
+    }
+
+
+def _env_config(env: AnyEnv) -> str | None:
+    """Tells variants apart that share a name; only for environments with a dataclass `config`."""
+    config = getattr(env, "config", None)
+    return _digest(repr(config)) if dataclasses.is_dataclass(config) else None
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def describe(setup: Setup) -> dict[str, Any]:
+    """The content of run.json: enough to repeat the run, and all that reports need to know of its environment."""
+    spec, settings = setup.spec, dataclasses.asdict(setup.settings)
+    return {
+        "env": spec.name,
+        "env_version": spec.version,
+        "algo": setup.algorithm.name,
+        "config": _plain_config(setup),
+        "settings": settings | {"seeds": list(setup.seeds)},
+        "rounds": setup.rounds,
+        "steps_per_round": setup.steps_per_round,
+        "horizon": spec.horizon,
+        "agents": spec.num_agents,
+        "modes": mode_names(spec),
+        "constraints": [dataclasses.asdict(c) for c in spec.constraints],
+        "metrics": [dataclasses.asdict(m) for m in spec.metrics],
+        "scripted": list(setup.env.scripted),
+        "identity": identity(setup),
+        "versions": {
+            "trident": sys.modules["trident"].__version__,
+            "jax": jax.__version__,
+            "python": platform.python_version(),
+        },
+        "host": {"cores": os.cpu_count(), "machine": platform.machine(), "device": jax.devices()[0].platform},
+        "commit": _commit(),
+    }
+
+
+def write_run(out: Path, setup: Setup) -> dict[str, Any]:
+    run = describe(setup)
+    partial = out / "run.json.partial"
+    partial.write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
+    partial.rename(out / "run.json")
+    return run
+
+
+def read_run(out: Path) -> dict[str, Any]:
+    path = out / "run.json"
+    if not path.is_file():
+        raise TridentError(f"{out} is not a run directory: it has no run.json")
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise TridentError(f"{path} cannot be read: {_one_line(error)}") from error
+
+
+def setup_of(out: Path, env: str | AnyEnv | None = None, episodes: int | None = None) -> Setup:
+    """The setup of an earlier run. An environment outside the registry must be handed in again."""
+    run = read_run(out)
+    if env is None and run["env"] not in ENVS:
+        raise TridentError(f"{run['env']!r} is not a registered environment: call trident.load(run, env=your_env)")
+    saved = run["settings"] | ({} if episodes is None else {"episodes": episodes})
+    known = {f.name for f in dataclasses.fields(Settings)}
+    settings = Settings(**{k: _tupled(v) for k, v in saved.items() if k in known})
+    setup = make_setup(run["env"] if env is None else env, run["algo"], settings, run["config"])
+    return setup._replace(spec=dataclasses.replace(setup.spec, name=run["env"])) if env is not None else setup
+
+
+def mode_names(spec: EnvSpec) -> list[str]:
+    given = spec.action.mode_names
+    return [given[m] if m < len(given) else str(m) for m in range(spec.action.num_modes)]
+
+
+def _plain_config(setup: Setup) -> Any:
+    config = setup.algorithm.config
+    return dataclasses.asdict(config) if dataclasses.is_dataclass(config) else config  # pyright: ignore[reportArgumentType]
+
+
+def _commit() -> str | None:
+    """The commit of the code that ran, "+" when the work tree had changes; None outside a repository."""
+    here = Path(__file__).parent
+    try:
+        run = subprocess.run(
+            ["git", "describe", "--always", "--dirty=+", "--abbrev=12", "--exclude=*"],
+            cwd=here, capture_output=True, text=True, timeout=10, check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return run.stdout.strip()

@@ -1,0 +1,52 @@
+"""A safe start: fit the learner to a scripted policy's rollout before the first round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from trident.errors import TridentError
+from trident.simulation.rollout import rollout, start
+from trident.training.loop import RunState
+from trident.training.settings import Setup, check_name
+from trident.types import Env, Key, Metrics
+
+STREAM = 2**31 + 1
+"""Folded into a seed's key: apart from every round's stream."""
+
+
+def check_warm_start(setup: Setup) -> tuple[str, Callable[..., Any]]:
+    """The scripted policy's name and the algorithm's `prepare`; or a TridentError that says what is missing."""
+    name, prepare = setup.settings.warm_start, setup.algorithm.prepare
+    assert name is not None
+    check_name("scripted policy", name, setup.env.scripted, setup.spec.name)
+    if prepare is None:
+        raise TridentError(f"{setup.algorithm.name} has no safe start: leave out --warm-start")
+    return name, prepare
+
+
+def warm_start_keys(key: Key) -> Key:
+    """Keys of the environments, of the rollout and of the fit."""
+    return jax.random.split(jax.random.fold_in(key, STREAM), 3)
+
+
+def warm_start(setup: Setup, env: Env) -> Callable[[RunState, Key], tuple[RunState, Metrics]]:
+    """The pure function of one seed: (fresh state, key of the seed) -> (prepared state, what `prepare` measured)."""
+    algorithm, settings = setup.algorithm, setup.settings
+    name, prepare = check_warm_start(setup)
+    scripted = env.scripted[name]
+
+    def run(state: RunState, key: Key) -> tuple[RunState, Metrics]:
+        env_key, roll_key, fit_key = warm_start_keys(key)
+        steps = settings.warm_start_rounds * algorithm.plan.steps
+        actors = start(env, env_key, algorithm.plan.envs)
+        _, data = rollout(env, _policy, roll_key, actors, steps, settings.shielded)
+        algo, metrics = prepare(state.algo, data, fit_key)
+        return state._replace(algo=algo), metrics
+
+    def _policy(key: Key, env_state: Any, _: Any) -> Any:
+        return scripted(key, env_state), {}
+
+    return run
