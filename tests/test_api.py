@@ -28,7 +28,7 @@ def run(tmp_path_factory) -> trident.Run:
     return trident.train(tiny.TinyEnv(), "tiny", episodes=20, seeds=[0, 1], out=out, eval_episodes=4, progress=Silent())
 
 
-def test_a_run_leaves_records_result_figures_and_a_film(run):
+def test_a_run_leaves_records_result_figures_and_a_video(run):
     assert len(run.records) == run.rounds == 10
     assert set(run.result["policies"]) == {"tiny", "random"}
     assert len(run.result["policies"]["tiny"]) == 2

@@ -3,12 +3,12 @@
 python benchmarks/calibration/lasting.py        # a few minutes; writes lasting.json
 python benchmarks/calibration/lasting.py --show
 
-On `uav-mec`, after 60 slots of the reflex, the flight of one UAV is disturbed in one slot; then everyone follows the
-reflex again, with the same chance events as without the disturbance. The changes of reward and costs are regressed,
-through the origin, on what the closed form says of them: of the slot itself (`now`) and of the later ones, discounted
-(`later`: the closed form one step on). `fades` is the closed form's own statement: the share of the change one step on
-that is left two steps on, if everyone carries on; with it a change one step on is worth gamma / (1 - gamma fades).
-"""
+On `uav-mec`, after 60 slots of the base policy, the flight of one UAV is disturbed in one slot; then everyone follows
+the base policy again, with the same chance events as without the disturbance. The changes of reward and costs are
+regressed, through the origin, on what the closed form says of them: of the slot itself (`now`) and of the later ones,
+discounted (`later`: the closed form one step on). `fades` is the closed form's own statement: the share of the change
+one step on that is left two steps on, if everyone carries on; with it a change one step on is worth gamma / (1 - gamma
+fades)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PAIRS, SLOTS, WARM, SPREAD, GAMMA = 3072, 60, 60, 0.15, 0.95
 def compare(env: UavMec, key: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Changes by one disturbance: closed form of the slot, one step on, two steps on [J]; what happened [SLOTS, J]."""
     begin, warm, chance, noise, who = jax.random.split(key, 5)
-    physics, follow = env.physics, env.scripted["reflex"]
+    physics, follow = env.physics, env.scripted["base_policy"]
     state, _ = jax.lax.scan(
         lambda s, k: (env.step(k, s, follow(k, s))[0], None), env.reset(begin)[0], jax.random.split(warm, WARM)
     )

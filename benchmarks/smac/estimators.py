@@ -39,7 +39,9 @@ COUNTED = ("3m", "27m_vs_30m")
 
 def learner(env: Env, estimator: str, **changes: object) -> Algorithm:
     return make_algorithm(
-        "trident", env, config=replace(default_config("trident", env), reflex=False, estimator=estimator, **changes)
+        "trident",
+        env,
+        config=replace(default_config("trident", env), base_policy=False, estimator=estimator, **changes),
     )
 
 

@@ -75,7 +75,7 @@ def main(methods: list[str]) -> None:
                 config = replace(ALGORITHMS[method].config, **changes)  # the preset's, whatever has been tuned since
                 run = trident.train(
                     ENV, method, episodes=EPISODES, seeds=[SEED], config=config, out=Path(out) / "run",
-                    references=False, film=False,
+                    references=False, video=False,
                 )  # fmt: skip
                 line = {"changes": changes, "episodes": EPISODES, "seed": SEED, "commit": run.info["commit"]}
                 line["result"] = run.result  # read while its file exists

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from trident.errors import TridentError
+from trident.renamed import modern_result
 from trident.report import records as recording
 from trident.report.progress import Progress, progress_for
 from trident.report.tables import result_table
@@ -93,7 +94,7 @@ def load(run: str | Path, env: AnyEnv | None = None) -> Run:
 
 def read_result(run: Path) -> dict[str, Any] | None:
     path = run / "result.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    return modern_result(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
 
 
 def default_folder(setup: Setup) -> Path:
@@ -111,7 +112,7 @@ def _finish(outcome: session.Outcome, progress: Progress) -> Run:
             progress.say(f"evaluating on {episodes} fresh episodes per seed{beside} ...")
             run.evaluate(episodes, references=settings.references, write=True, say=progress.say)
         draw_figures(run.out)
-        if settings.film and hasattr(run.setup.env, "draw"):
+        if settings.video and hasattr(run.setup.env, "draw"):
             run.render()
     return run
 
@@ -133,7 +134,7 @@ def render(
     shielded: bool = False,
     spec: EnvSpec | None = None,
 ) -> list[Path]:
-    """Play an episode; a chart of it, and a film if the environment has `draw(figure, states, t)`.
+    """Play an episode; a chart of it, and a video if the environment has `draw(figure, states, t)`.
 
     `draw` paints step t on an empty matplotlib figure; `states` are the private states of the whole episode
     [T + 1, ...] as NumPy arrays, so that a drawing may show trails. A drawing that takes `changed` is also told which
@@ -240,7 +241,7 @@ class Run:
         return host.scripted(algorithm.name) if scripted else host.learned(algorithm, deterministic)(state)
 
     def render(self, folder: Path | None = None, steps: int | None = None, seed: int = 0) -> list[Path]:
-        """A chart of one episode and, if the environment can be drawn, a film of it."""
+        """A chart of one episode and, if the environment can be drawn, a video of it."""
         env, spec, algorithm, settings = self.setup
         title, folder = f"{algorithm.name} on {spec.name}", folder or self.out / "figures"
         shielded = settings.shielded

@@ -8,7 +8,7 @@
 The closed form of one step is exact about the action's immediate effect. What follows is valued by how well the system
 stands if it carries on sensibly, after the action (`later`) and in any case (`here`). Two weights, because they answer
 different questions: good places stay good for long, but what one action gains in place could be had a little later
-too. With `later` alone the value's level would be right and its slope in the action exaggerated several times. Data
+too. With `later` alone the value's level would be right and its gradient in the action exaggerated several times. Data
 cannot tell the two apart, for one action moves a system by little and `later` is nearly `here`. The closed form can: if
 a share rho of what an action changes one step on is still there two steps on while everyone carries on, then what it
 changes is worth gamma (1 + gamma rho + ...) times the change, and k is at most (1 - gamma) / (1 - gamma rho); so it is
@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from trident.maths.batching import in_chunks
+from trident.maths.batching import map_batches
 from trident.maths.returns import discounted_tail
 from trident.types import BulkPhysics, HybridAction, Physics
 
@@ -89,7 +89,7 @@ def physics_parts(
         several = rows[1].mode.ndim == 3
         return jax.vmap(of_action, 1, 1)(rows[1]) if several else of_action(rows[1])
 
-    return in_chunks(some, (state, action), bulk.rows * state.shape[0] // zeros[..., 0].size, bulk.group)
+    return map_batches(some, (state, action), bulk.rows * state.shape[0] // zeros[..., 0].size, bulk.group)
 
 
 def here_of(physics: Physics | None, num_signals: int, state: Float[Array, "B S"]) -> Float[Array, "B J"]:
@@ -97,7 +97,7 @@ def here_of(physics: Physics | None, num_signals: int, state: Float[Array, "B S"
     if physics is None or isinstance(physics, OneStep):
         return jnp.zeros((state.shape[0], num_signals))
     bulk = in_bulk(physics)
-    return in_chunks(lambda rows: _carried_on(bulk, bulk.read(rows)), state, bulk.rows, bulk.group)
+    return map_batches(lambda rows: _carried_on(bulk, bulk.read(rows)), state, bulk.rows, bulk.group)
 
 
 def in_bulk(physics: Physics) -> BulkPhysics:
@@ -119,7 +119,9 @@ def q_phys(fit: PhysicsFit, parts: Parts, discount: Discount) -> Float[Array, "*
     return parts.now + discount / (1.0 - discount) * (fit.later * parts.later + fit.here * parts.here + fit.level)
 
 
-def lasting_sums(physics: Physics | None, num_signals: int, state: Array, action: HybridAction) -> Float[Array, "J 2"]:
+def persistence_sums(
+    physics: Physics | None, num_signals: int, state: Array, action: HybridAction
+) -> Float[Array, "J 2"]:
     """Over B states: what actions change in comparison with nominal ones two steps on and one step on, d2 d1 and d1^2,
     if everyone carries on after them."""
     if physics is None or isinstance(physics, OneStep):
@@ -161,8 +163,9 @@ def fit_sums(
     )
 
 
-def most_later(sums: FitSums, discount: Discount) -> Float[Array, "J"]:
-    """(1 - gamma) / (1 - gamma rho), the weight of `later` whose slope is right if changes last as long as the closed
+def max_next_weight(sums: FitSums, discount: Discount) -> Float[Array, "J"]:
+    """(1 - gamma) / (1 - gamma rho), the weight of `later` whose gradient is right if changes last as long as the
+    closed
     form says; 1 if actions change nothing there."""
     change, last = sums.lasting[:, 1], sums.lasting[:, 0]
     rho = jnp.clip(last / jnp.where(change > 0.0, change, 1.0), 0.0, 1.0)
@@ -181,7 +184,7 @@ def fit_physics(sums: FitSums, unit: Float[Array, "J"], discount: Discount) -> P
         right = sums.moment[:, free:] - jnp.einsum("jab,jb->ja", gram[:, free:, :free], known)
         return jnp.linalg.solve(gram[:, free:, free:], right[..., None])[:, 0, 0]
 
-    later = jnp.clip(solve(0, sums.moment[:, :0]), 0.0, most_later(sums, discount))
+    later = jnp.clip(solve(0, sums.moment[:, :0]), 0.0, max_next_weight(sums, discount))
     here = jnp.clip(solve(1, later[:, None]), 0.0, 1.0)
     level = solve(2, jnp.stack([later, here], axis=-1))
     return PhysicsFit(later, here, level, unit)
@@ -199,7 +202,7 @@ def r2_phys(
     """1 - Var[G - Q_phys] / Var[G] on the first half of the rollout, G and Q_phys cut at the same horizon.
 
     A return is the longer the earlier it starts, and that is nothing which physics explains: of G what a constant
-    mean signal would give over the same steps is taken off, so that such a closed form has an R2 of nought.
+    mean signal would give over the same steps is taken off, so that such a closed form has an R2 of zero.
     """
     total, weight = discounted_tail(signals, ended, discount)
     future = fit.later * parts.later + fit.here * parts.here + fit.level

@@ -123,11 +123,10 @@ class View(NamedTuple):
 class TimeStep(NamedTuple):
     """What `reset` and `step` return beside the environment's private state.
 
-    `mode_mask` allows at least one mode per agent, the dead included (their action is ignored).
-    `margin` > 0 is safe: a smooth state-wise companion of the cost, for state-wise methods and physics.
-    `blame` (optional) tells which agents caused which cost of the step. It is never charged: it only shows a learner
-    the states that an agent should look at. Without it every agent looks at every violation.
-    """
+    `mode_mask` allows at least one mode per agent, the dead included (their action is ignored). `margin` > 0 is safe: a
+    smooth state-wise companion of the cost, for state-wise methods and physics. `cost_attribution` (optional) tells
+    which agents caused which cost of the step. It is never charged: it only shows a learner the states that an agent
+    should look at. Without it every agent looks at every violation."""
 
     obs: Float[Array, "*batch N O"]
     state: Float[Array, "*batch S"]
@@ -139,7 +138,7 @@ class TimeStep(NamedTuple):
     terminated: Bool[Array, "*batch"]
     truncated: Bool[Array, "*batch"]
     metrics: dict[str, Float[Array, "*batch"]]
-    blame: Bool[Array, "*batch N K"] | None = None
+    cost_attribution: Bool[Array, "*batch N K"] | None = None
 
     @property
     def view(self) -> View:
@@ -166,7 +165,7 @@ class Transition(NamedTuple):
     next_alive: Bool[Array, "*batch N"]
     metrics: dict[str, Float[Array, "*batch"]]
     extras: dict[str, Any]  # what the policy wants to remember, e.g. log-probabilities
-    blame: Bool[Array, "*batch N K"] | None = None
+    cost_attribution: Bool[Array, "*batch N K"] | None = None
 
     @property
     def signals(self) -> Float[Array, "*batch 1+K"]:
@@ -187,7 +186,7 @@ ScriptedPolicy = Callable[[Key, EnvState], HybridAction]
 Shield = Callable[[EnvState, HybridAction], tuple[HybridAction, Bool[Array, "N"]]]
 
 
-class Reflex(NamedTuple):
+class BaseAction(NamedTuple):
     """What the laws suggest to one agent for what it sees, before anything is learned."""
 
     preference: Float[Array, "M"]
@@ -196,7 +195,7 @@ class Reflex(NamedTuple):
     """Parameters of every mode, each in [-1, 1] of that mode's box."""
 
 
-ReflexOf = Callable[[Float[Array, "O"]], Reflex]
+BasePolicy = Callable[[Float[Array, "O"]], BaseAction]
 
 
 @dataclass(frozen=True)
@@ -228,7 +227,7 @@ class Physics:
     """Mean successor state."""
     nominal: Callable[[Float[Array, "S"]], HybridAction]
     """What "carry on sensibly" means in a state."""
-    reflex: ReflexOf | None = None
+    base_policy: BasePolicy | None = None
     """Optional: the same for one agent that knows only its own observation. Actors may learn corrections to it."""
     bulk: BulkPhysics | None = None
     """Optional: the first three for many rows at once, where that can be done faster than by vmap."""
@@ -285,7 +284,7 @@ class DataPlan:
     replay: int = 0
     """Transitions kept for replay; 0 keeps none."""
     remember: tuple[str, ...] = ()
-    """Extras of `act` and `note` that are kept with them."""
+    """Extras of `act` and `annotate` that are kept with them."""
 
 
 class Data(NamedTuple):
@@ -307,21 +306,21 @@ class Algorithm:
     update: Callable[[AlgoState, Data, Key, Float[Array, ""]], tuple[AlgoState, Metrics]]
     """(state, data, key, fraction of the run that is over, in [0, 1]) -> (state, metrics)"""
     prepare: Callable[[AlgoState, Transition, Key], tuple[AlgoState, Metrics]] | None = None
-    """Optional safe start: fit the policy and critics to a scripted policy's rollout before the first round."""
+    """Optional warm start: fit the policy and critics to a scripted policy's rollout before the first round."""
     config: Any = field(default=None)
     sampled: bool = False
     """Evaluations draw from the policy instead of taking what it would most likely do. A policy that is best within
     limits is random in general, and its limits were kept while it drew."""
-    note: Callable[[Transition], dict[str, Any]] = lambda rollout: {}
+    annotate: Callable[[Transition], dict[str, Any]] = lambda rollout: {}
     """rollout [T, E, ...] -> more extras, worked out once and kept with every transition (DataPlan.remember)"""
 
 
 # --- small helpers on the contracts ---------------------------------------------------------------
 
 
-def follow(spec: ActionSpec, reflex: ReflexOf, obs: Float[Array, "N O"]) -> HybridAction:
-    """What all agents do who follow their reflex: the mode it prefers, with that mode's parameters."""
-    suggested = jax.vmap(reflex)(obs)
+def follow(spec: ActionSpec, base_policy: BasePolicy, obs: Float[Array, "N O"]) -> HybridAction:
+    """What all agents do who follow their base policy: the mode it prefers, with that mode's parameters."""
+    suggested = jax.vmap(base_policy)(obs)
     mode = jnp.argmax(suggested.preference, axis=-1)
     unit = jnp.take_along_axis(suggested.unit, mode[:, None, None], axis=1)[:, 0]
     return HybridAction(mode, decode_params(spec, mode, unit))

@@ -124,7 +124,7 @@ def test_entropy_is_that_of_mode_and_squashed_parameters(rows, state):
 
 
 def test_entropy_of_parameters_does_not_move_the_modes(rows, state):
-    """Its slope in the logits is that of the modes' own entropy, d H / d logit_m = -p_m (log p_m + H)."""
+    """Its gradient in the logits is that of the modes' own entropy, d H / d logit_m = -p_m (log p_m + H)."""
     actors = state[0].task
     dist = actors_apply(actors, rows.obs)
 

@@ -73,7 +73,7 @@ def test_a_grid_beyond_reason_is_refused_in_one_line():
 
 @pytest.mark.parametrize("form", ["hybrid", "discretised", "relaxed"])
 def test_what_is_done_is_read_off_what_was_meant(form, rows):
-    """Masks hold, unread parameters are zero, noise moves the parameters, and every kind of output gets a slope."""
+    """Masks hold, unread parameters are zero, noise moves the parameters, and every kind of output gets a gradient."""
     head = action_heads.make_head(form, SPEC.action, 3, 0.5)
     modes, agents = SPEC.action.num_modes, np.arange(SPEC.num_agents)
     out = 2.0 * jax.random.normal(jax.random.key(0), (48, SPEC.num_agents, head.width))
@@ -82,11 +82,11 @@ def test_what_is_done_is_read_off_what_was_meant(form, rows):
     def both(out):
         decide = jax.vmap(lambda o, v, k: head.decide(o, v, k, 0.3))
         relax = lambda o, noise: head.relax(o, rows.mode_mask, jax.random.key(2), noise)  # noqa: E731
-        slope = jax.grad(lambda o: jnp.sum(jnp.sin(3.0 * relax(o, None))))(out)
+        gradient = jax.grad(lambda o: jnp.sum(jnp.sin(3.0 * relax(o, None))))(out)
         done, meant = decide(out, rows.view, jax.random.split(jax.random.key(1), 48))
-        return done, meant[MEANT], relax(out, None), relax(out, action_heads.Noise(0.3, 0.5)), slope
+        return done, meant[MEANT], relax(out, None), relax(out, action_heads.Noise(0.3, 0.5)), gradient
 
-    done, meant, fresh, noisy, slope = both(out)
+    done, meant, fresh, noisy, gradient = both(out)
     assert meant.shape == fresh.shape == (48, SPEC.num_agents, head.encoded)
     allowed = np.where(rows.mode_mask, meant[..., :modes], -np.inf)
     np.testing.assert_array_equal(done.mode, np.argmax(allowed, -1))
@@ -101,8 +101,8 @@ def test_what_is_done_is_read_off_what_was_meant(form, rows):
     assert (np.abs(noisy - fresh).max() > 0.1) == (form != "discretised")
     assert np.all(np.abs(noisy) <= 1.0)
     free = np.asarray(rows.mode_mask.sum(-1) > 1)
-    assert np.mean(np.abs(slope[free][:, :modes]).max(-1) > 0) > 0.9
-    assert np.abs(slope[..., modes:]).max() > 0
+    assert np.mean(np.abs(gradient[free][:, :modes]).max(-1) > 0) > 0.9
+    assert np.abs(gradient[..., modes:]).max() > 0
 
 
 def test_relaxed_point_takes_the_allowed_argmax():
@@ -175,11 +175,11 @@ def test_target_is_the_lower_twin_and_only_a_termination_ends_the_future(rows):
 
 
 def test_each_maddpg_policy_climbs_in_its_own_context(rows):
-    """The slope of the one loss is that of N losses, agent i's action new and the others' as replayed."""
+    """The gradient of the one loss is that of N losses, agent i's action new and the others' as replayed."""
     config = small("maddpg-hybrid", penalty=0.0)
     head, nets = parts(config)
     key = jax.random.key(6)
-    slope = jax.jit(jax.grad(lambda a: actor_loss(config, head, a, nets.critic, rows, key)))(nets.actors)
+    gradient = jax.jit(jax.grad(lambda a: actor_loss(config, head, a, nets.critic, rows, key)))(nets.actors)
 
     def own(i, actor):
         actors = jax.tree.map(lambda full, mine: full.at[i].set(mine), nets.actors, actor)
@@ -192,18 +192,19 @@ def test_each_maddpg_policy_climbs_in_its_own_context(rows):
         actor = jax.tree.map(lambda x, i=i: x[i], nets.actors)
         mine = slope_of_own(i, actor)
         same = lambda a, b, i=i: np.testing.assert_allclose(a[i], b, rtol=1e-3, atol=1e-5)  # noqa: E731
-        jax.tree.map(same, slope, mine)
+        jax.tree.map(same, gradient, mine)
 
 
 def test_facmac_policies_climb_together(rows):
-    """Centralised slope: with a mixer that is not a sum, one policy's slope depends on the others' new actions."""
+    """Centralised gradient: with a mixer that is not a sum, one policy's gradient depends on the others' new
+    actions."""
     config = small("facmac-hybrid")
     head, nets = parts(config)
     nets.critic.mixer["b1"][0]["b"] -= 3.0  # into the bend of the mixer's elu, which is straight above zero
-    slope = jax.jit(jax.grad(lambda a: actor_loss(config, head, a, nets.critic, rows, jax.random.key(7))))
+    gradient = jax.jit(jax.grad(lambda a: actor_loss(config, head, a, nets.critic, rows, jax.random.key(7))))
     moved = jax.tree.map(lambda x: x.at[1:].add(0.5), nets.actors)
     first = lambda tree: np.concatenate([np.ravel(x[0]) for x in jax.tree.leaves(tree)])  # noqa: E731
-    before, after = first(slope(nets.actors)), first(slope(moved))
+    before, after = first(gradient(nets.actors)), first(gradient(moved))
     assert np.abs(before - after).max() > 0.01 * np.abs(before).max()
 
 

@@ -69,7 +69,7 @@ def test_multipliers_integrate_the_relative_excess_and_never_fall_below_zero():
     cost, limit = jnp.array([0.15, 0.05, 9.0]), jnp.array([0.1, 0.1, 0.1])
     after = multipliers_step(start, cost, limit, (0.0, 0.1, 0.0))
     np.testing.assert_allclose(after.value, [0.05 + 0.1 * 0.5, 0.0, 0.05 + 0.1], rtol=1e-5)
-    for _ in range(30):  # a rate that really moves: from nothing to several exchange rates in a short run
+    for _ in range(30):  # a rate that really moves: from scratch to several exchange rates in a short run
         after = multipliers_step(after, cost, limit, (0.0, 0.1, 0.0))
     np.testing.assert_allclose(after.value[2], 3.15, rtol=1e-4)
     assert after.value[1] == 0.0
@@ -97,10 +97,10 @@ def test_the_first_values_are_the_mean_signal_for_ever():
     @jax.jit
     def measure(shift):
         data = roll._replace(reward=roll.reward + shift)
-        values = on_policy.levelled(algorithm.init(jax.random.key(1)).critic, data, 0.95, 0.9)
+        values = on_policy.initialise_baseline(algorithm.init(jax.random.key(1)).critic, data, 0.95, 0.9)
         advantages, _, metrics = on_policy.advantages(values, data, 0.95, 0.9, 0.95)
         state, _ = algorithm.update(algorithm.init(jax.random.key(1)), Data(data, None), jax.random.key(2), 0.3)
-        again = on_policy.levelled(state.critic, data._replace(reward=data.reward + 7.0), 0.95, 0.9)
+        again = on_policy.initialise_baseline(state.critic, data._replace(reward=data.reward + 7.0), 0.95, 0.9)
         told = on_policy.predict(jax.tree.map(lambda x: x[0], values.cost), inputs.value_input(data))
         kept = state.critic.reward.stats, again.reward.stats
         return advantages, metrics["value"], ppo.exchange(state.spread), told, *kept
@@ -126,7 +126,7 @@ def test_the_exchange_rate_is_the_mean_of_the_first_rounds():
     def after(state, count, scale):
         stats = (*state.critic.reward.stats[:2], jnp.float32(count))
         state = state._replace(critic=state.critic._replace(reward=state.critic.reward._replace(stats=stats)))
-        return ppo._raise_prices(config, spec, state, cost, jnp.asarray(noise * scale))
+        return ppo._raise_multipliers(config, spec, state, cost, jnp.asarray(noise * scale))
 
     for count, scale in zip((0, 1, 8), scales, strict=True):
         state = after(state, count, scale)
@@ -362,9 +362,9 @@ def test_solves_the_unconstrained_probes(method, probe):
         assert result["reward"] > env.optimum - 0.15
 
 
-@pytest.mark.parametrize("algo", ["mappo-lag-reflex", "macpo-reflex"])
-def test_rivals_may_correct_the_reflex_too(algo):
-    """Before any update the policy is the reflex, and its samples have the probabilities that were recorded."""
+@pytest.mark.parametrize("algo", ["mappo-lag-residual", "macpo-residual"])
+def test_rivals_may_correct_the_base_policy_too(algo):
+    """Before any update the policy is the base policy, and its samples have the probabilities that were recorded."""
     env = ENVS["uav-mec"].make()
     config = replace(default_config(algo, env), envs=2, steps=3, hidden=(8,), critic_hidden=(8,))
     learner = make_algorithm(algo, env, config=config)
@@ -374,8 +374,8 @@ def test_rivals_may_correct_the_reflex_too(algo):
         state = learner.init(key)
         act = lambda k, s, t: learner.act(state, t.view, k, False)  # noqa: E731
         roll = rollout(env, act, key, start(env, key, 2), 3)[1]
-        batch = on_policy.agent_batches(roll, env.physics.reflex)
-        suggested = jax.vmap(env.physics.reflex)(batch.obs.reshape(-1, env.spec.obs_dim)).preference.argmax(-1)
+        batch = on_policy.agent_batches(roll, env.physics.base_policy)
+        suggested = jax.vmap(env.physics.base_policy)(batch.obs.reshape(-1, env.spec.obs_dim)).preference.argmax(-1)
         dist = jax.vmap(on_policy.policy)(state.actors, batch)
         ratio = jax.vmap(on_policy.ratio)(state.actors, batch, jnp.asarray(env.spec.action.used))
         return suggested, dist.logits.argmax(-1).reshape(-1), ratio

@@ -14,7 +14,7 @@ from trident.algos import macpo, madac, off_policy, ppo, qmix, trident
 from trident.algos.common import inputs, on_policy
 from trident.algos.common.action_heads import grid_mask, hybrid_head, make_grid, make_head
 from trident.algos.trident import critics as pirc
-from trident.algos.trident.config import Task, TridentConfig
+from trident.algos.trident.config import Problem, TridentConfig
 from trident.simulation.rollout import rollout, start
 
 DISCOUNT = 0.8
@@ -55,7 +55,7 @@ def of_madac(config, env, state, rows):
 
 
 def of_trident(config, env, state, rows):
-    task = Task(config, env.spec, env.physics)
+    task = Problem(config, env.spec, env.physics)
     parts = physics_value.physics_parts(task.closed_form, task.num_signals, rows.state, rows.executed)
     encoded = inputs.encode_action(env.spec.action, *rows.executed)
     x = inputs.q_input(rows.state, rows.obs, encoded)

@@ -21,7 +21,7 @@ def git(*words: str) -> list[str]:
 
 
 def test_no_file_has_merge_markers():
-    """The licence of a public rival has them."""
+    """The licence of a public baseline has them."""
     assert git("grep", "-nIE", "^(<{7}|>{7}|[|]{7})( |$)") == []
     assert "Apache License" in (ROOT / "LICENSE").read_text(encoding="utf-8")
 
@@ -31,7 +31,7 @@ def test_no_caches_are_tracked():
 
 
 def test_nothing_switches_the_debuggers_of_jax_on():
-    """They make every step slower; a public rival trains with anomaly detection always on."""
+    """They make every step slower; a public baseline trains with anomaly detection always on."""
     slow = re.compile(
         r"jax_(debug_nans|debug_infs|disable_jit|enable_checks|check_tracer_leaks)|disable_jit\(|debug_nans\("
     )

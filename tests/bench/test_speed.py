@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support import tiny
 
-from trident.algos.trident.config import Task
+from trident.algos.trident.config import Problem
 from trident.bench import env_speed, round_speed, speed, speed_page, update_speed
 from trident.bench.flops import count_flops
 from trident.bench.overheads import PAIRS, closed_form_work, overheads, variants
@@ -89,10 +89,10 @@ def test_every_variant_of_the_overheads_updates_a_state_of_its_own():
 
 
 def test_variants_of_the_overheads_differ_in_nothing_else():
-    """Around a reflex the one without physics would take the reward's direction from elsewhere."""
+    """Around a base policy the one without physics would take the reward's direction from elsewhere."""
     env = UavMec()
     configs = [v.algorithm.config for v in variants(env, "tiny").values()]
-    assert len({Task(c, env.spec, env.physics).source for c in configs}) == 1
+    assert len({Problem(c, env.spec, env.physics).source for c in configs}) == 1
 
 
 def test_turns_are_interleaved_and_the_shortest_counts(monkeypatch):
@@ -240,7 +240,7 @@ def physics():
 def test_the_closed_forms_work_is_what_a_round_asks_for(physics):
     family, work = physics
     c = family["exact"].algorithm.config
-    values, slopes = work["closed form, slopes"]()
+    values, slopes = work["closed form, gradients"]()
     assert values.shape == (c.updates * 4, c.policy_batch, 3, 3)
     assert slopes.shape == (c.updates * 4, 3, c.policy_batch, 3, 3)
     assert np.isfinite(slopes).all()

@@ -229,8 +229,8 @@ def test_a_run_that_is_on_record_with_another_config_is_named(tmp_path):
     assert c.run_all([one], 1, says.append) == {}  # it stands
     assert len(says) == 1
     assert says[0].startswith("mappo on uav-mec: on record with other values than today's: lr 0.5")
-    del run["config"]["lr"], run["config"]["reflex"]
-    assert differences() == [f"lr unknown (now {now['lr']})"], "reflex is off: it had only no name then"
+    del run["config"]["lr"], run["config"]["base_policy"]
+    assert differences() == [f"lr unknown (now {now['lr']})"], "base policy is off: it had only no name then"
     run["env_version"] = 0
     assert differences()[0] == "environment version 0 (now 1)"
 
@@ -336,7 +336,7 @@ def test_methods_by_maps(tmp_path):
     wins = {("smac-3m", "mappo"): [0.8, 1.0], ("smac-8m", "mappo"): [0.4, 0.4], ("smac-8m", "qmix"): [0.1, 0.3]}
     folders = {env: [write_battle(tmp_path / e / m, w, 1000) for (e, m), w in wins.items() if e == env] for env in maps}
     table = grid_table(folders, ("mappo", "qmix"), "metric/win", {"smac-8m": {"qmix": (0.5,)}}, {}, "plain", 2000)
-    header, _, mappo, qmix, _, note = table.splitlines()
+    header, _, mappo, qmix, _, annotate = table.splitlines()
     assert header.split()[1:3] == list(maps)
     assert "90.0 [80.0, 100.0]" in mappo
     assert "65.0 [60.0, 70.0]" in mappo  # the average; only 3m's seeds differ
@@ -344,7 +344,7 @@ def test_methods_by_maps(tmp_path):
     assert mappo.endswith("1,000")
     assert "20.0 [10.0, 30.0] (50.0)" in qmix
     assert qmix.split("(unconverged)")[1].split()[0] == "-"
-    assert "fewer than the paper's 2,000" in note
+    assert "fewer than the paper's 2,000" in annotate
     whole = grid_table(
         folders, ("mappo",), "metric/win", {}, {"pair": maps, "more": (*maps, "smac-MMM2")}, "plain", 500
     )

@@ -17,5 +17,5 @@ def test_nominal_is_the_action_of_the_physics(name):
         state, step = env.step(key, state, env.scripted["random"](key, state))
         return env.scripted["nominal"](key, state), env.physics.nominal(step.state)
 
-    for reference, reflex in zip(*map(jax.tree.leaves, both(jax.random.key(0))), strict=True):
-        np.testing.assert_allclose(reference, reflex, atol=1e-5)
+    for reference, base_policy in zip(*map(jax.tree.leaves, both(jax.random.key(0))), strict=True):
+        np.testing.assert_allclose(reference, base_policy, atol=1e-5)

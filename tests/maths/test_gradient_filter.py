@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from trident.maths.gradient_filter import believable
+from trident.maths.gradient_filter import shrink_to_signal
 
 
 def test_only_what_two_halves_agree_on_is_believed():
@@ -20,7 +20,7 @@ def test_only_what_two_halves_agree_on_is_believed():
     @jax.vmap
     def errors(key):
         halves = 0.5 * truth + 0.5 * noise * jax.random.normal(key, (2, *truth.shape)) * (2 / dims) ** 0.5
-        filtered, share = believable(halves)
+        filtered, share = shrink_to_signal(halves)
         return share[:, 0], jnp.sum((filtered[0] - truth.sum((0, 1))) ** 2), jnp.sum((halves - 0.5 * truth) ** 2)
 
     share, filtered, raw = (np.asarray(x).mean(0) for x in errors(jax.random.split(jax.random.key(1), 200)))
@@ -28,6 +28,6 @@ def test_only_what_two_halves_agree_on_is_believed():
     assert filtered == pytest.approx(noise**2 / (1 + noise**2), rel=0.1), "the error that Wiener's filter leaves"
     assert filtered < 0.5 * raw
 
-    clean, share = believable(jnp.stack([0.5 * truth, 0.5 * truth]))
+    clean, share = shrink_to_signal(jnp.stack([0.5 * truth, 0.5 * truth]))
     np.testing.assert_allclose(clean[0], truth.sum((0, 1)), rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(share[:, 0], [1.0, 0.0])

@@ -29,7 +29,7 @@ def test_earliest_arrival_agrees_with_small_steps(speed, distance):
     assert abs(float(got) - time) < 1e-2
 
 
-def test_earliest_arrival_has_finite_slopes():
+def test_earliest_arrival_has_finite_gradients():
     slope = jax.vmap(jax.grad(lambda d, v: braking.earliest_arrival(d, v, 3.0, 13.0), argnums=(0, 1)))
     places = jnp.array([-5.0, 0.0, 0.0, 50.0]), jnp.array([0.0, 0.0, 13.0, 13.0])
     assert np.isfinite(slope(*places)).all()

@@ -100,7 +100,7 @@ def test_ground_losses_by_hand():
 
 
 @pytest.mark.parametrize(("model", "d_bp"), [(ch.uma_los, 320.2), (ch.umi_los, 120.1)])
-def test_two_slopes_meet_at_the_breakpoint(model, d_bp):
+def test_two_gradients_meet_at_the_breakpoint(model, d_bp):
     before, after, far, farther = np.asarray(model(at(d_bp - 0.5, d_bp + 0.5, 10 * d_bp, 100 * d_bp), 2.0))
     assert after - before == pytest.approx(0.0, abs=0.15)
     assert farther - far == pytest.approx(40.0, abs=0.05)

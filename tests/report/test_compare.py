@@ -21,7 +21,7 @@ def write_run(folder, algo, reward, ev, env="e", finished=True):
     seed = lambda r: {"reward": r, "metric/exec": 5.0, "metric/ev": ev, "metric/cv": 0.02, "metric/charged": 0.9}  # noqa: E731
     policies = {algo: [seed(reward), seed(reward + 0.2)], "random": [seed(-9.0), seed(-9.0)]}
     if algo == "trident":  # a reference that earlier runs did not know
-        policies |= {"random": [seed(0.0), seed(0.0)], "reflex": [seed(-6.0), seed(-6.0)]}
+        policies |= {"random": [seed(0.0), seed(0.0)], "base-policy": [seed(-6.0), seed(-6.0)]}
     if finished:
         (folder / "result.json").write_text(json.dumps({"policies": policies, "deterministic": algo != "trident"}))
     rows = [
@@ -44,7 +44,7 @@ def test_table_has_references_first_and_every_run(tmp_path):
     ]
     lines = compare_table(folders).splitlines()
     names = [line.split("|")[1].strip() for line in lines[2:]]
-    assert names == ["random", "reflex", "happo", "trident-warm (sampled)"]
+    assert names == ["random", "base-policy", "happo", "trident-warm (sampled)"]
     assert lines[2].split("|")[2].strip() == "0.00"  # as the last run measured it
     header = [c.strip() for c in lines[0].strip("|").split("|")]
     row = dict(zip(header, (c.strip() for c in lines[-1].strip("|").split("|")), strict=True))
@@ -64,11 +64,11 @@ def test_references_behind_a_shield_stand_only_where_no_others_do_and_say_so(tmp
     names = lambda *folders: [line.split("|")[1].strip() for line in compare_table(list(folders)).splitlines()[2:]]  # noqa: E731
     assert names(shielded, other) == ["random", "trident (sampled)", "happo"]
     assert "-9.00" in compare_table([shielded, other]).splitlines()[2]  # not the shielded run's
-    assert names(shielded)[:2] == ["random (shielded)", "reflex (shielded)"]
+    assert names(shielded)[:2] == ["random (shielded)", "base policy (shielded)"]
 
 
 def test_a_reference_is_shown_as_the_last_run_measured_it(tmp_path):
-    """Regression: a table showed the reflex as it was before it was bettered, because an older run stood first."""
+    """Regression: a table showed the base policy as it was before it was bettered, because an older run stood first."""
     old, new = (write_run(tmp_path / name, name, -6.5, 0.2) for name in ("happo", "mappo"))
     result = json.loads((new / "result.json").read_text())
     result["policies"]["random"] = [x | {"reward": -8.25} for x in result["policies"]["random"]]

@@ -134,7 +134,7 @@ def test_figures_need_a_run_directory(tmp_path):
         figures.draw_figures(tmp_path)
 
 
-def test_a_film_has_a_frame_per_step_up_to_a_bound(tmp_path):
+def test_a_video_has_a_frame_per_step_up_to_a_bound(tmp_path):
     seen = []
 
     def draw(figure, t):
@@ -144,8 +144,8 @@ def test_a_film_has_a_frame_per_step_up_to_a_bound(tmp_path):
 
     video.write_gif(tmp_path / "a.gif", draw, 5)
     assert seen == [0, 1, 2, 3, 4]
-    with Image.open(tmp_path / "a.gif") as film:
-        assert film.n_frames == 5
+    with Image.open(tmp_path / "a.gif") as image:
+        assert image.n_frames == 5
 
 
 def test_plain_progress_tells_the_plan_the_limits_and_the_end():

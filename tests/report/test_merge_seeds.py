@@ -69,7 +69,7 @@ def test_nothing_is_written_if_the_runs_do_not_fit(tmp_path):
     assert not (tmp_path / "all").exists()
 
 
-def test_what_a_safe_start_measured_is_kept(tmp_path):
+def test_what_a_warm_start_measured_is_kept(tmp_path):
     folders = [write_run(tmp_path / str(i), [i], [-1.0]) for i in (0, 1)]
     for folder in folders:
         lines = (folder / "records.jsonl").read_text()

@@ -80,10 +80,10 @@ def test_a_host_rollout_records_what_a_jax_rollout_does(behind, learner):
     mine = host.rollout(host.learned(algorithm)(state), run, actors, 12, shielded=True)
     assert data.terminated.sum() >= 2
     assert data.truncated.sum() >= 2
-    same(mine._replace(blame=None), data)
-    same(actors.last._replace(blame=None), last)
+    same(mine._replace(cost_attribution=None), data)
+    same(actors.last._replace(cost_attribution=None), last)
     assert (actors.cut == cut).all()
-    assert (mine.blame == (data.cost > 0)[:, :, None]).all()
+    assert (mine.cost_attribution == (data.cost > 0)[:, :, None]).all()
 
 
 @pytest.mark.parametrize("name", ["tiny", "random"])
@@ -162,15 +162,15 @@ def test_a_policy_moves_to_another_simulator_only_if_the_spaces_agree(run):
             return super().step(action)
 
     class Suggesting(Tanks):
-        physics = Physics(None, None, None, reflex=lambda obs: obs)  # type: ignore
+        physics = Physics(None, None, None, base_policy=lambda obs: obs)  # type: ignore
 
-    algorithm = replace(run.setup.algorithm, config=SimpleNamespace(reflex=True))
+    algorithm = replace(run.setup.algorithm, config=SimpleNamespace(base_policy=True))
     correcting = replace(run, setup=run.setup._replace(algorithm=algorithm))
     with pytest.raises(TridentError, match="its obs_dim is 3, not 2"):
         run.on(Bigger())
     with pytest.raises(TridentError, match=r"action.high\[agent 0, mode 0, parameter 0\] is 6, not 5"):
         run.on(Stronger())
-    with pytest.raises(TridentError, match="it has a reflex, and they were trained without one"):
+    with pytest.raises(TridentError, match="it has a base policy, and they were trained without one"):
         correcting.on(Suggesting())
     leaky = run.on(Leaky()).evaluate(3, references=False)
     level = [r["policies"]["tiny"][0]["metric/level"] for r in (run.result, leaky)]
@@ -246,6 +246,6 @@ def test_a_simulator_with_handles_says_how_to_be_trained():
         def __deepcopy__(self, memo: Any) -> Any:
             raise TypeError("cannot pickle a socket")
 
-    assert len(host.several(Handle(), 1)) == 1
+    assert len(host.replicate(Handle(), 1)) == 1
     with pytest.raises(TridentError, match=r"cannot be copied .* --algo.envs 1 --seeds 1"):
-        host.several(Handle(), 2)
+        host.replicate(Handle(), 2)

@@ -170,11 +170,11 @@ def register() -> None:
 register()
 
 
-def share_builds() -> Callable[[Setup], sessions.Machine]:
+def share_builds() -> Callable[[Setup], sessions.CompiledRun]:
     """A `session.build` under which runs of one kind share a program: tracing is most of a tiny run's time."""
     real, built = sessions.build, {}
 
-    def build(setup: Setup, *say: Any) -> sessions.Machine:
+    def build(setup: Setup, *say: Any) -> sessions.CompiledRun:
         who = sessions.identity(setup) | {"seeds": len(setup.seeds)}
         kind = json.dumps([who, setup.rounds])
         if kind not in built:

@@ -391,12 +391,12 @@ def test_warm_start_fits_the_learner_before_the_first_round(whole, tmp_path):
     assert rows[1]["values"]["reward"] != records(whole.out)[0]["values"]["reward"]
     with pytest.raises(TridentError, match="unknown scripted policy 'rndom' of tiny: did you mean 'random'"):
         session.train(setup(warm_start="rndom"), tmp_path / "other")
-    with pytest.raises(TridentError, match="random has no safe start"):
+    with pytest.raises(TridentError, match="random has no warm start"):
         session.train(setup(algo="random", warm_start="random"), tmp_path / "other")
     assert not (tmp_path / "other").exists()
 
 
-def test_a_safe_start_that_is_not_finite_is_told(tmp_path, monkeypatch):
+def test_a_warm_start_that_is_not_finite_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(session, "build", REAL_BUILD)
     made = setup(warm_start="random")
     prepare = made.algorithm.prepare
@@ -406,7 +406,7 @@ def test_a_safe_start_that_is_not_finite_is_told(tmp_path, monkeypatch):
         return state._replace(w=jnp.full_like(state.w, jnp.nan)), metrics
 
     made = made._replace(algorithm=replace(made.algorithm, prepare=broken))
-    with pytest.raises(TridentError, match="the safe start left parameters of seed 0 that are not finite"):
+    with pytest.raises(TridentError, match="the warm start left parameters of seed 0 that are not finite"):
         session.train(made, tmp_path / "run")
 
 

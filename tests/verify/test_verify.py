@@ -167,24 +167,30 @@ def test_rates_are_read_off_training_records(tmp_path, monkeypatch, power, wante
     assert found["uav-macpo"] == found["uav-physics"] == found["uav-r2"] == MISSING
 
 
-def test_samples_saved_by_physics_are_those_from_nothing():
+def test_samples_saved_by_physics_are_those_from_scratch():
     rounds = np.array([8, 16, 32, 64])
     run = {"algo": "trident", "rounds": rounds, "r2_phys": np.array([0.5]), "physics": "none"}
     data = {
         "runs": {
-            "trident-no-reflex": run | {"physics": "residual", "reflex": False, "gap": [8.0 / rounds]},
-            "trident-no-physics": run | {"reflex": False, "gap": [16.0 / rounds]},
-            "trident-a-reflex": run | {"reflex": True, "gap": [0.01 / rounds]},
+            "trident-scratch": run | {"physics": "residual", "base_policy": False, "gap": [8.0 / rounds]},
+            "trident-no-physics": run | {"base_policy": False, "gap": [16.0 / rounds]},
+            "trident-a-residual": run | {"base_policy": True, "gap": [0.01 / rounds]},
         }
     }
     judge = next(c.judge for c in training_curves.CLAIMS if c.name == "uav-physics")
     assert verdict(judge(data)) == HOLDS  # half the rounds at R2 = 1/2
     del data["runs"]["trident-no-physics"]
-    assert verdict(judge(data)) == MISSING  # what starts from a reflex says nothing of samples
+    assert verdict(judge(data)) == MISSING  # what starts from a base policy says nothing of samples
 
 
 def test_who_violates_nothing_has_no_rate_and_still_less_than_macpo():
-    run = {"rounds": [8, 16, 32], "gap": [[1.0, 0.7, 0.5]], "r2_phys": [0.9], "physics": "residual", "reflex": True}
+    run = {
+        "rounds": [8, 16, 32],
+        "gap": [[1.0, 0.7, 0.5]],
+        "r2_phys": [0.9],
+        "physics": "residual",
+        "base_policy": True,
+    }
     safe, unsafe = run | {"violation": [[0.0, 0.0, 0.0]]}, run | {"violation": [[1.0, 2.0, 3.0]]}
     data = {"runs": {"trident": safe, "macpo": unsafe}}
     names = ("uav-violation", "uav-macpo")

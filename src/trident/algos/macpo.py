@@ -68,8 +68,8 @@ class MACPOConfig:
     """Gradient-norm clip of the value networks."""
     log_std: float = -0.7
     """Initial log standard deviation before the squash."""
-    reflex: bool = False
-    """Actors correct the reflex of the environment's physics, if it has one, as TRIDENT's do."""
+    base_policy: bool = False
+    """Actors correct the base policy of the environment's physics, if it has one, as TRIDENT's do."""
 
 
 class MACPOState(NamedTuple):
@@ -78,8 +78,8 @@ class MACPOState(NamedTuple):
 
 
 def make(config: MACPOConfig, spec: EnvSpec, physics: Physics | None = None) -> Algorithm:
-    """Of `physics` nothing is used but, on demand, its reflex: this is a vanilla rival."""
-    reflex = physics.reflex if config.reflex and physics is not None else None
+    """Of `physics` nothing is used but, on demand, its base policy: this is a vanilla baseline."""
+    base_policy = physics.base_policy if config.base_policy and physics is not None else None
     used = jnp.asarray(spec.action.used)
     adam = on_policy.adam(config.max_grad)
 
@@ -98,14 +98,14 @@ def make(config: MACPOConfig, spec: EnvSpec, physics: Physics | None = None) -> 
         del fraction  # nothing is annealed
         roll = data.rollout
         order_key, fisher_key, critic_key = jax.random.split(key, 3)
-        values = on_policy.levelled(state.critic, roll, config.discount, config.cost_discount)
+        values = on_policy.initialise_baseline(state.critic, roll, config.discount, config.cost_discount)
         advantages, targets, metrics = on_policy.advantages(
             values, roll, config.discount, config.cost_discount, config.gae_lambda
         )
         flat = advantages.reshape(-1, advantages.shape[-1])
         flat = flat - jnp.mean(flat, axis=0)
         budget = jnp.asarray(spec.limits) - jnp.mean(roll.cost, axis=(0, 1))
-        batch = on_policy.agent_batches(roll, reflex)
+        batch = on_policy.agent_batches(roll, base_policy)
         few = jax.random.permutation(fisher_key, flat.shape[0])[: config.fisher_batch]
 
         def step(carry: Any, agent: Any) -> Any:
@@ -134,7 +134,9 @@ def make(config: MACPOConfig, spec: EnvSpec, physics: Physics | None = None) -> 
         name="macpo",
         plan=DataPlan(config.envs, config.steps),
         init=init,
-        act=lambda state, view, key, deterministic: act(state.actors, spec.action, view, key, deterministic, reflex),
+        act=lambda state, view, key, deterministic: act(
+            state.actors, spec.action, view, key, deterministic, base_policy
+        ),
         update=update,
         config=config,
     )

@@ -115,7 +115,7 @@ class MADACState(NamedTuple):
 
 
 def make(config: MADACConfig, spec: EnvSpec, physics: Physics | None = None) -> Algorithm:
-    """`physics` is ignored: this is a vanilla rival."""
+    """`physics` is ignored: this is a vanilla baseline."""
     head = hybrid_head(spec.action, config.temperature)
     chain = lambda lr: optax.chain(optax.clip_by_global_norm(config.max_grad), optax.adam(lr))  # noqa: E731
     actor_adam, critic_adam = chain(config.lr), chain(config.critic_lr)
@@ -266,7 +266,7 @@ def actor_loss(
 
 
 def entropy(spec: EnvSpec, actors: Any, rows: Transition, key: Any) -> Any:
-    """H of mode and squashed parameters, [B, N]: H(mode) + sum_m p(m) (H(raw | m) + E[log |d tanh|]); no slope leads
+    """H of mode and squashed parameters, [B, N]: H(mode) + sum_m p(m) (H(raw | m) + E[log |d tanh|]); no gradient leads
     from the parameters' share to the logits."""
     dist, used = actors_apply(actors, rows.obs), jnp.asarray(spec.action.used)
     raw = jnp.abs(_sample(dist, key))

@@ -4,7 +4,7 @@
     critics:  min sum_c (Q_c(s, a) - y)^2                                            on replayed joint actions a
     policies: max E[ Q_1(s, ...) ] - penalty |mu|^2                                  every `delay` critic steps
 
-                 critic                                  what a policy's slope sees
+                 critic                                  what a policy's gradient sees
     MADDPG       one Q(s, o, a) of all agents' actions   its own new action, the others' replayed ones ("own")
     MATD3        two of them, delay 2, target noise      the same
     FACMAC       sum or monotonic mix of Q_i(o_i, a_i)   everybody's new actions at once ("joint")
@@ -44,7 +44,7 @@ class OffPolicyConfig:
     """central: Q(s, o, a); factored: one Q_i(o_i, a_i) per agent, mixed."""
     mixer: Literal["monotonic", "sum"] = "monotonic"
     """How factored critics become one value."""
-    slope: Literal["own", "joint"] = "own"
+    gradient: Literal["own", "joint"] = "own"
     """own: the others act as replayed; joint: all act as their policies do now."""
     twin: bool = False
     """Two critics, the lower one for targets."""
@@ -114,7 +114,7 @@ class OffPolicyState(NamedTuple):
 
 
 def make(config: OffPolicyConfig, spec: EnvSpec, physics: Physics | None = None) -> Algorithm:
-    """`physics` is ignored: these are the vanilla rivals."""
+    """`physics` is ignored: these are the vanilla baselines."""
     head = make_head(config.actions, spec.action, config.levels, config.temperature)
     actor_adam, critic_adam = _adam(config, config.lr), _adam(config, config.critic_lr)
 
@@ -225,7 +225,7 @@ def actor_loss(config: OffPolicyConfig, head: Head, actors: Any, critic: Critic,
     action = head.relax(out, rows.mode_mask, key, None)
     first = jax.tree.map(lambda x: x[:1], critic)
     value = lambda a: q_values(config, first, rows, a, rows.alive)[0]  # noqa: E731
-    if config.slope == "joint":
+    if config.gradient == "joint":
         gain = jnp.mean(value(action))
     else:
         replayed, mine = rows.extras[MEANT], jnp.eye(rows.alive.shape[-1], dtype=bool)

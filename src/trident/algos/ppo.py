@@ -64,8 +64,8 @@ class PPOConfig:
     """Gradient-norm clip."""
     log_std: float = -0.7
     """Initial log standard deviation before the squash."""
-    reflex: bool = False
-    """Actors correct the reflex of the environment's physics, if it has one, as TRIDENT's do."""
+    base_policy: bool = False
+    """Actors correct the base policy of the environment's physics, if it has one, as TRIDENT's do."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,8 @@ class PPOState(NamedTuple):
 
 
 def make(config: PPOConfig, spec: EnvSpec, physics: Physics | None = None) -> Algorithm:
-    """Of `physics` nothing is used but, on demand, its reflex: these are the vanilla rivals."""
-    reflex = physics.reflex if config.reflex and physics is not None else None
+    """Of `physics` nothing is used but, on demand, its base policy: these are the vanilla baselines."""
+    base_policy = physics.base_policy if config.base_policy and physics is not None else None
     used = jnp.asarray(spec.action.used)
     adam = on_policy.adam(config.max_grad)
     num_costs = spec.num_constraints if isinstance(config, LagrangianConfig) else 0
@@ -118,18 +118,18 @@ def make(config: PPOConfig, spec: EnvSpec, physics: Physics | None = None) -> Al
         decay = 1.0 - (1.0 - config.lr_final) * fraction
         actor_key, critic_key = jax.random.split(key)
         cost_discount = config.cost_discount if isinstance(config, LagrangianConfig) else config.discount
-        values = on_policy.levelled(state.critic, roll, config.discount, cost_discount)
+        values = on_policy.initialise_baseline(state.critic, roll, config.discount, cost_discount)
         advantages, targets, metrics = on_policy.advantages(
             values, roll, config.discount, cost_discount, config.gae_lambda
         )
         advantage = advantages[..., 0]
         if isinstance(config, LagrangianConfig) and num_costs:
-            state = _raise_prices(config, spec, state, roll.cost, advantages)
+            state = _raise_multipliers(config, spec, state, roll.cost, advantages)
             price = exchange(state.spread) * state.multipliers.value
             advantage -= advantages[..., 1:] @ price
             metrics |= {"multiplier": price}
         advantage = (advantage - jnp.mean(advantage)) / (jnp.std(advantage) + 1e-8)
-        batch = on_policy.agent_batches(roll, reflex)
+        batch = on_policy.agent_batches(roll, base_policy)
         train = _simultaneous if config.order == "simultaneous" else _sequential
         actors, actor_opt, losses = train(
             config, adam, state, batch, advantage.reshape(-1), used, actor_key, config.lr * decay
@@ -145,13 +145,17 @@ def make(config: PPOConfig, spec: EnvSpec, physics: Physics | None = None) -> Al
         name="ppo",
         plan=DataPlan(config.envs, config.steps),
         init=init,
-        act=lambda state, view, key, deterministic: act(state.actors, spec.action, view, key, deterministic, reflex),
+        act=lambda state, view, key, deterministic: act(
+            state.actors, spec.action, view, key, deterministic, base_policy
+        ),
         update=update,
         config=config,
     )
 
 
-def _raise_prices(config: LagrangianConfig, spec: EnvSpec, state: PPOState, cost: Any, advantages: Any) -> PPOState:
+def _raise_multipliers(
+    config: LagrangianConfig, spec: EnvSpec, state: PPOState, cost: Any, advantages: Any
+) -> PPOState:
     """Multipliers for the policy that was just measured; spreads are the mean of the first rounds', and then stay."""
     gains = (config.proportional, config.rate, config.derivative)
     multipliers = multipliers_step(state.multipliers, jnp.mean(cost, axis=(0, 1)), jnp.asarray(spec.limits), gains)

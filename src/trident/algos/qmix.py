@@ -80,7 +80,7 @@ class QMIXState(NamedTuple):
 
 
 def make(config: QMIXConfig, spec: EnvSpec, physics: Physics | None = None) -> Algorithm:
-    """`physics` is ignored: this is a vanilla rival."""
+    """`physics` is ignored: this is a vanilla baseline."""
     grid = make_grid(spec.action, config.levels)
     adam = optax.chain(optax.clip_by_global_norm(config.max_grad), optax.adam(config.lr))
 

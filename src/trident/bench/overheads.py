@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from trident.algos.trident.config import Task
-from trident.algos.trident.critics import note
-from trident.algos.trident.surrogate import physics_of_modes, physics_slopes
+from trident.algos.trident.config import Problem
+from trident.algos.trident.critics import annotate
+from trident.algos.trident.surrogate import physics_gradients, physics_of_modes
 from trident.bench.round_speed import LEARNERS, Round, collector, learning_of, round_shapes, sample_data, update_flops
 from trident.bench.timing import Say, compile_, interleave
 from trident.physics_value import PhysicsFit, physics_parts
@@ -68,10 +68,13 @@ class Variant(NamedTuple):
 
 
 def variants(env: Env, size: str) -> dict[str, Variant]:
-    """Each with the shapes of its own state. All start from nothing: around a reflex the one without physics would take
+    """Each with the shapes of its own state. All start from scratch: around a base policy the one without physics would
+    take
     its direction from elsewhere, and do other work."""
     build = LEARNERS["trident"].build
-    algorithms = {name: build(env, size, reflex=False, backtracks=1, **changes) for name, changes in VARIANTS.items()}
+    algorithms = {
+        name: build(env, size, base_policy=False, backtracks=1, **changes) for name, changes in VARIANTS.items()
+    }
     return {name: Variant(a, round_shapes(env, a), learning_of(a)) for name, a in algorithms.items()}
 
 
@@ -101,7 +104,7 @@ def measure_overheads(env: Env, size: str, repeats: int, say: Say) -> dict[str, 
 
 def closed_form_work(env: Env, algorithm: Algorithm) -> dict[str, Callable[[], Any]]:
     """What the closed form is asked for in a round; in compiled programs of so many times each, as it is in a round."""
-    task = Task(algorithm.config, env.spec, env.physics)
+    task = Problem(algorithm.config, env.spec, env.physics)
     c, count, physics = task.config, task.num_signals, task.closed_form
     roll = sample_data(env, algorithm).data.rollout
 
@@ -116,8 +119,8 @@ def closed_form_work(env: Env, algorithm: Algorithm) -> dict[str, Callable[[], A
     def values(unit: Any, state: Any, action: Any) -> Any:
         return physics_of_modes(physics, fit, env.spec.action, task.discounts, state, action, 0, unit, count)
 
-    def slopes(unit: Any, state: Any, action: Any) -> Any:
-        return physics_slopes(lambda u: values(u, state, action), unit)
+    def action_grads(unit: Any, state: Any, action: Any) -> Any:
+        return physics_gradients(lambda u: values(u, state, action), unit)
 
     def given(state: Any, action: Any) -> Any:
         return physics_parts(physics, count, state, action, here=False)
@@ -131,10 +134,10 @@ def closed_form_work(env: Env, algorithm: Algorithm) -> dict[str, Callable[[], A
     everyone = c.updates * env.spec.num_agents
     advantages = {"closed-form": 0, "pathwise": 0, "weighed": 3}.get(task.source, 2)
     work = {
-        "rollout": (1, partial(note, task), roll),
+        "rollout": (1, partial(annotate, task), roll),
         "advantages": (advantages, given, *rows(roll.reward.size)),
         "next actions": (1, given, *rows(c.critic_steps * c.critic_batch)),
-        "slopes": (everyone, slopes, unit, *rows(c.policy_batch)),
+        "slopes": (everyone, action_grads, unit, *rows(c.policy_batch)),
         "line searches": (everyone, values, unit, *rows(c.policy_batch)),
     }
     return {f"closed form, {name}": ready(*what) for name, what in work.items() if what[0]}

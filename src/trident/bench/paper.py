@@ -47,7 +47,7 @@ TABLE1 = Campaign(
     envs=("uav-mec",),
     methods=(
         "maddpg", "matd3", "facmac", "qmix", "mappo", "happo", "mappo-lag", "macpo", "madac", "shielded",
-        "trident-no-reflex", "mappo-lag-reflex", "trident",
+        "trident-scratch", "mappo-lag-residual", "trident",
     ),
     columns=(*UAV_COLUMNS, "total"),
     paper={"uav-mec": {method: (*numbers, numbers[4] + numbers[5]) for method, numbers in UAV.items()}},
@@ -55,7 +55,7 @@ TABLE1 = Campaign(
 ABLATIONS = Campaign(
     envs=("uav-mec",),
     methods=(
-        "trident", "trident-no-reflex", "trident-no-stgc", "trident-stgc", "trident-lagrangian", "trident-no-recovery",
+        "trident", "trident-scratch", "trident-no-stgc", "trident-stgc", "trident-lagrangian", "trident-no-recovery",
         "trident-no-physics", "trident-additive-physics", "trident-no-trust-region", "trident-no-hybrid",
         "trident-simultaneous", "trident-unconstrained", "trident-paper",
     ),
@@ -71,7 +71,7 @@ ABLATIONS = Campaign(
 )  # fmt: skip
 AIM = Campaign(
     envs=("intersection",),
-    methods=("maddpg", "mappo", "mappo-lag", "macpo", "madac", "shielded", "trident-no-reflex", "trident"),
+    methods=("maddpg", "mappo", "mappo-lag", "macpo", "madac", "shielded", "trident-scratch", "trident"),
     columns=(
         "train/collisions", "metric/return", "metric/collisions", "metric/throughput", "metric/delay",
         "metric/off_lane",

@@ -20,7 +20,7 @@ from trident import replay as replays
 from trident.bench.flops import count_flops
 from trident.bench.timing import compile_, interleave
 from trident.simulation.rollout import rollout
-from trident.training.loop import noted, policy_of, program
+from trident.training.loop import annotated, policy_of, program
 from trident.training.registry import default_config, make_algorithm
 from trident.types import Algorithm, Data, Env
 
@@ -79,7 +79,7 @@ def learning_of(algorithm: Algorithm, part: Callable[[Any], Any] = lambda state:
     that are noted for later rounds."""
 
     def learn(algo: Any, data: Data) -> tuple[Any, Any]:
-        roll = noted(algorithm, data.rollout)
+        roll = annotated(algorithm, data.rollout)
         state, _ = algorithm.update(algo, Data(roll, data.replay), jax.random.key(1), jnp.float32(0.5))
         return part(state), roll.extras
 
@@ -177,6 +177,6 @@ def sample_data(env: Env, algorithm: Algorithm) -> Round:
     roll = jax.jit(collector(env, algorithm))(state.algo, state.actors, jax.random.key(1))[1]
     replay = state.replay
     if replay is not None:
-        block = jax.jit(lambda roll: replays.block_of(noted(algorithm, roll), algorithm.plan.remember))(roll)
+        block = jax.jit(lambda roll: replays.block_of(annotated(algorithm, roll), algorithm.plan.remember))(roll)
         replay = jax.jit(replays.insert)(replay, block, jnp.int32(0))
     return Round(state.algo, state.actors, Data(roll, replay))

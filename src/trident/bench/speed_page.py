@@ -15,7 +15,7 @@ class Section(NamedTuple):
     title: str
     header: list[str]
     rows: list[list[str]]
-    note: str = ""
+    annotate: str = ""
 
 
 def sections(record: dict[str, Any]) -> Iterator[Section]:
@@ -31,7 +31,9 @@ def sections(record: dict[str, Any]) -> Iterator[Section]:
 
 def show(record: dict[str, Any], console: Console) -> None:
     for section in sections(record):
-        table = Table(title=section.title, title_justify="left", caption=section.note or None, caption_justify="left")
+        table = Table(
+            title=section.title, title_justify="left", caption=section.annotate or None, caption_justify="left"
+        )
         for i, name in enumerate(section.header):
             table.add_column(name, justify="left" if i == 0 else "right")
         for row in section.rows:
@@ -43,7 +45,7 @@ def page(record: dict[str, Any]) -> str:
     """docs/speed.md."""
     parts = [PREFACE]
     for s in sections(record):
-        parts += [f"## {s.title}", markdown(s.header, s.rows), *([s.note] if s.note else [])]
+        parts += [f"## {s.title}", markdown(s.header, s.rows), *([s.annotate] if s.annotate else [])]
     return "\n\n".join(parts) + "\n"
 
 
@@ -66,8 +68,8 @@ def _circumstances(about: dict[str, Any]) -> Section:
         for part, a in about.items()
     ]  # fmt: skip
     processors = ", ".join(sorted({a["processor"] for a in about.values()}))
-    note = f"{processors}. A load above the number of cores means other work: absolute times are then too long."
-    return Section("Circumstances", header, rows, note)
+    annotate = f"{processors}. A load above the number of cores means other work: absolute times are then too long."
+    return Section("Circumstances", header, rows, annotate)
 
 
 def figure(value: float) -> str:
@@ -84,9 +86,9 @@ def _env(part: dict[str, Any]) -> Iterator[Section]:
         [name, figure(rate), figure(part["jax_over"][name]) + " x" if name in part["jax_over"] else ""]
         for name, rate in part["steps_per_second"].items()
     ]
-    note = f"Random actions, {part['envs']} environments; each environment's step counts as one."
-    note += f" NumPy: {part['missing']}." if part["missing"] else ""
-    yield Section("The environment alone (uav-mec)", ["", "env steps/s", "JAX is faster by"], rows, note)
+    annotate = f"Random actions, {part['envs']} environments; each environment's step counts as one."
+    annotate += f" NumPy: {part['missing']}." if part["missing"] else ""
+    yield Section("The environment alone (uav-mec)", ["", "env steps/s", "JAX is faster by"], rows, annotate)
 
 
 def _update(part: dict[str, Any]) -> Iterator[Section]:
@@ -107,7 +109,7 @@ def _update(part: dict[str, Any]) -> Iterator[Section]:
             figure(outcome["evaluations"]),
         ])  # fmt: skip
     layers = " x ".join(map(str, size["hidden"]))
-    note = (
+    annotate = (
         f"Hidden layers {layers}, batch {size['batch']:,}, conjugate-gradient steps for the reward and each of "
         f"{size['constraints']} costs ({part['cg_steps']['jax']} in PyTorch), {part['threads']} threads. JAX "
         "multiplies with the Fisher matrix through one linearisation; PyTorch differentiates the KL twice, from "
@@ -117,15 +119,15 @@ def _update(part: dict[str, Any]) -> Iterator[Section]:
         "(PyTorch's is that of the first row). KL and changes are those of every state. The last of "
         "JAX's ways is TRIDENT's default."
     )
-    note += f" PyTorch: {part['missing']}." if part["missing"] else f" PyTorch {part['torch']}."
+    annotate += f" PyTorch: {part['missing']}." if part["missing"] else f" PyTorch {part['torch']}."
     header = [
         "", "ms per update", "faster than public", "error", "KL", "change of reward, costs", "line-search trials"
     ]  # fmt: skip
-    yield Section("One agent's constrained update", header, rows, note)
+    yield Section("One agent's constrained update", header, rows, annotate)
     if "parts" in part:
         rows = [[name, figure(1e3 * seconds)] for name, seconds in part["parts"].items()]
-        note = f"Compiled apart, with the Fisher matrix of every state and {two}; each forms anew what it needs."
-        yield Section("Where an update's time goes", ["", "ms"], rows, note)
+        annotate = f"Compiled apart, with the Fisher matrix of every state and {two}; each forms anew what it needs."
+        yield Section("Where an update's time goes", ["", "ms"], rows, annotate)
 
 
 def _training(part: dict[str, Any]) -> Iterator[Section]:
@@ -138,23 +140,23 @@ def _training(part: dict[str, Any]) -> Iterator[Section]:
             [name, figure(r["steps_per_second"]), figure(r["round_seconds"]), *shares, figure(took["wall"]),
              figure(took["cpu"]), figure(sum(r["program_mib"].values()))]
         )  # fmt: skip
-    note = (
+    annotate = (
         "uav-mec, one seed. The critics' share is `update` asked for its critics alone; policies are the rest of the "
         "round. Compilation is without the persistent cache; later runs of the same kind take the program from it."
     )
-    yield Section("Training rounds", header, rows, note)
+    yield Section("Training rounds", header, rows, annotate)
     header = ["", "GFLOP per update", "GFLOP/s", "sgemm GFLOP/s", "share"]
     rows = [
         [name, figure(r["flops"]["update"] / 1e9), figure(r["gflops"]), figure(r["sgemm_gflops"]),
          percent(r["of_sgemm"])]
         for name, r in part.items()
     ]  # fmt: skip
-    note = (
+    annotate = (
         "Against a 4096 x 512 x 512 single-precision product in the same turns. Operations are XLA's count of the "
         "program before optimisation, with the bodies of loops analysed one by one and multiplied by their trips (XLA "
         "counts a body once); a line search counts as one trial."
     )
-    yield Section("Arithmetic of the update", header, rows, note)
+    yield Section("Arithmetic of the update", header, rows, annotate)
 
 
 def _overheads(part: dict[str, Any]) -> Iterator[Section]:
@@ -162,12 +164,12 @@ def _overheads(part: dict[str, Any]) -> Iterator[Section]:
         [name, percent(o["of_round"]), percent(o["of_update"]), percent(o["of_flops"])]
         for name, o in part["overhead"].items()
     ]
-    note = (
-        f"{part['size'].capitalize()} networks if nothing else is said, from nothing; the same data and noise "
+    annotate = (
+        f"{part['size'].capitalize()} networks if nothing else is said, from scratch; the same data and noise "
         "for both variants of a row, and one trial in every line search. Two "
         "programs are told apart to about two hundredths; what is timed alone is sure, and a little too much."
     )
-    yield Section("What TRIDENT's parts cost", ["", "of a round", "of an update", "of its operations"], rows, note)
+    yield Section("What TRIDENT's parts cost", ["", "of a round", "of an update", "of its operations"], rows, annotate)
 
 
 def _growth(part: dict[str, Any]) -> Iterator[Section]:

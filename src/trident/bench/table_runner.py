@@ -101,7 +101,7 @@ def command_of(job: Job) -> list[str]:
     if (job.folder / "run.json").is_file():
         return [*python, "resume", str(job.folder)]
     budget = ["--episodes", str(job.episodes), "--seeds", str(job.seeds)]
-    return [*python, "train", job.env, "--algo", job.method, *budget, "--no-film", "--out", str(job.folder)]
+    return [*python, "train", job.env, "--algo", job.method, *budget, "--no-video", "--out", str(job.folder)]
 
 
 def is_done(job: Job) -> bool:

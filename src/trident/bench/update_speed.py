@@ -135,24 +135,24 @@ def take_apart(problem: Problem, way: Way, few: int) -> tuple[Callable[[Any, Pro
     return pieces, theta
 
 
-def slopes_of(pieces: Callable[[Any, Problem], Pieces]) -> Callable[[Any, Problem], Any]:
+def gradients_of(pieces: Callable[[Any, Problem], Pieces]) -> Callable[[Any, Problem], Any]:
     """(theta, problem) -> the surrogates' gradients, one after another: faster than all at once."""
 
-    def slopes(theta: Any, p: Problem) -> Any:
+    def action_grads(theta: Any, p: Problem) -> Any:
         value, pull = jax.vjp(pieces(theta, p).surrogates, theta)
         return jax.lax.map(lambda one: pull(one)[0], jnp.eye(len(value)))
 
-    return slopes
+    return action_grads
 
 
 def jax_update(problem: Problem, way: Way, few: int) -> tuple[Callable[..., Any], Any]:
     """(theta, problem) -> (theta', info), and theta. The gradients of the surrogates are part of the update."""
     pieces, theta = take_apart(problem, way, few)
-    slopes = slopes_of(pieces)
+    action_grads = gradients_of(pieces)
     rule = RULE._replace(cg_steps=way.cg_steps)
 
     def update(theta: Any, p: Problem) -> Any:
-        of, gradients = pieces(theta, p), slopes(theta, p)
+        of, gradients = pieces(theta, p), action_grads(theta, p)
         return constrained_update(
             rule, theta, gradients, of.surrogates, of.product, of.dist, of.mask, p.used, of.weight, p.budget,
             of.precondition,
@@ -164,7 +164,7 @@ def jax_update(problem: Problem, way: Way, few: int) -> tuple[Callable[..., Any]
 def jax_parts(problem: Problem, way: Way, few: int) -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
     """The stages of that update as programs of their own: name -> (function, arguments)."""
     pieces, theta = take_apart(problem, way, few)
-    gradients = slopes_of(pieces)
+    gradients = gradients_of(pieces)
 
     def solve(theta: Any, p: Problem, g: Any) -> Any:
         of = pieces(theta, p)

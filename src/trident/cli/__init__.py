@@ -6,6 +6,7 @@ import difflib
 import importlib
 import os
 import sys
+import warnings
 from collections.abc import Callable
 
 import trident
@@ -48,6 +49,7 @@ commands (`trident COMMAND --help` tells more):
 
 def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
+    warnings.showwarning = lambda message, *_, **__: print(f"trident: {message}", file=sys.stderr)
     try:
         return _dispatch(argv)
     except TridentError as error:

@@ -13,12 +13,14 @@ from typing import TypeVar
 import tyro
 
 from trident.errors import TridentError
+from trident.renamed import OPTIONS, current
 
 T = TypeVar("T")
 
 
 def parse(options: type[T], argv: list[str], command: str, description: str) -> T:
     """`options` is a dataclass whose field docstrings are the help texts."""
+    argv = [current(word, OPTIONS) for word in argv]
     asked_for_help = "-h" in argv or "--help" in argv
     if not asked_for_help:
         _check_names(options, argv, command)

@@ -37,7 +37,7 @@ class RenderOptions:
 
 def render(argv: list[str]) -> int:
     text = """\
-Play one episode; write a chart of it (PNG) and, if the environment can be drawn, a film (GIF) of it.
+Play one episode; write a chart of it (PNG) and, if the environment can be drawn, a video (GIF) of it.
 
 Examples:
   trident render runs/my-run

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 
-def in_chunks(f: Callable[[Any], Any], rows: Any, most: int, group: int | None = None) -> Any:
+def map_batches(f: Callable[[Any], Any], rows: Any, most: int, group: int | None = None) -> Any:
     """f of rows [B, ...], by equal parts of at most `most` rows, one after the other; and within a part by groups of at
     most `group` rows, all at once: groups are the first axis of every operation, along which cores share the work.
     Where the rows do not divide into parts of decent size they stay together."""

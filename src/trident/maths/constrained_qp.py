@@ -181,7 +181,7 @@ def prices(gram: Float[Array, "V V"], budgets: Float[Array, "V-1"], delta: Scala
         (g - B p)' H^-1 (g - B p),        p_k = 0 where no step within the trust region can use budget k up.
 
     At a constrained optimum the remainder vanishes and p are its Lagrange multipliers. They are those of the step for
-    budgets of nought, and unlike its own stay defined where g and B are parallel, as they are there.
+    budgets of zero, and unlike its own stay defined where g and B are parallel, as they are there.
     """
     gram = _finite_or_zero(gram)
     unit, scale = _correlation(gram)

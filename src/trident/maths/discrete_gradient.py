@@ -9,14 +9,14 @@ a few relaxed one-hots, differentiated with respect to the logits and to everyth
     stgc         [k h(x(tau)) - h(x(k tau))] / (k - 1), k = kappa     O(tau^2)
     romberg      8/3 h(x(tau)) - 2 h(x(2 tau)) + 1/3 h(x(4 tau))      O(tau^3)
     gs           h(x(tau))                                            O(tau); O(tau^2) if h is linear
-    st           h at the hard sample, slope of x(tau)                O(1) in general
-    stgc-paper   h at the hard sample, slope of                       O(1) in general; O(tau tau0) if h is linear
+    st           h at the hard sample, gradient of x(tau)                O(1) in general
+    stgc-paper   h at the hard sample, gradient of                       O(1) in general; O(tau tau0) if h is linear
                  (1 + l) x(tau) - l x(tau0), l = tau / (tau0 - tau)
     relax        h(p): modes mixed as if they were continuous         O(1), whatever tau; exact if h is linear
 
 `stgc` is Richardson extrapolation with the two temperatures in a fixed ratio and applied to the objective. With the
 reference tau0 held fixed, as printed, the second-order remainder is exactly -tau tau0, first order in tau. A
-straight-through forward pass evaluates the slope of h at the corner instead of along the way, an error no
+straight-through forward pass evaluates the gradient of h at the corner instead of along the way, an error no
 temperature removes (linear and quadratic h escape it). Orders are statements about small tau: above about 0.4 `gs`
 can be the less biased one. All temperatures share one Gumbel draw, which is what keeps the variance down.
 """

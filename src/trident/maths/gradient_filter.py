@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 
-def believable(halves: Float[Array, "2 paths J D"]) -> tuple[Float[Array, "J D"], Float[Array, "paths J"]]:
+def shrink_to_signal(halves: Float[Array, "2 paths J D"]) -> tuple[Float[Array, "J D"], Float[Array, "paths J"]]:
     """What two halves of a batch have in common, and the share of each part that this is.
 
     With g = g1 + g2, g_i = s/2 + noise: E[4 g1.g2] = |s|^2 and E|g|^2 = |s|^2 + |noise|^2, so that of all multiples

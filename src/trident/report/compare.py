@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from trident.errors import TridentError
+from trident.renamed import modern_result, modern_run
 from trident.report.records import Record, is_trained, read, series
 from trident.report.stats import Estimate, bootstrap
 from trident.report.tables import markdown, number, plain
@@ -45,9 +46,10 @@ def has_ended(run: dict[str, Any], result: dict[str, Any], records: list[Record]
 
 def read_json(path: Path) -> dict[str, Any]:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise TridentError(f"{path} is damaged: it is not JSON") from error
+    return modern_run(content) if path.name == "run.json" else modern_result(content)
 
 
 def compare_table(folders: list[Path], style: str = "markdown") -> str:

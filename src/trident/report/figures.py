@@ -21,6 +21,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import EngFormatter
 
 from trident.errors import TridentError
+from trident.renamed import modern_run
 from trident.report.compare import PERCENT
 from trident.report.records import Record, names, read, series
 
@@ -57,7 +58,7 @@ DIAGNOSTICS: dict[str, tuple[str, ...]] = {
     "temperature": ("temperature", "tau"),
     "share of the demanded decrease granted": ("share_granted",),
     "share of the gradients that is believed": ("signal",),
-    "share of actions at a box edge": ("box_edge",),
+    "share of actions at a box edge": ("saturation",),
     "entropy": ("entropy",),
     "multipliers": ("multiplier", "lambda"),
     "actions changed by the shield": ("shielded",),
@@ -69,7 +70,7 @@ def draw_figures(out: Path) -> list[Path]:
     """Every figure the records of a run directory have data for; returns the files written."""
     if not (out / "run.json").is_file():
         raise TridentError(f"{out} is not a run directory: it has no run.json")
-    run = json.loads((out / "run.json").read_text(encoding="utf-8"))
+    run = modern_run(json.loads((out / "run.json").read_text(encoding="utf-8")))
     records = [r for r in read(out / "records.jsonl") if r["round"] > 0]
     if not records:
         return []

@@ -3,7 +3,7 @@
     {"round": 3, "env_steps": 9600, "episodes": 96.0, "seconds": 1.9, "diverged": {}, "values": {name: [per seed]}}
 
 `values` holds one number per seed (null: not finite, or of a seed that has diverged). Round 0, if present, holds
-what a safe start measured. The last line may be torn by a crash: it is then ignored.
+what a warm start measured. The last line may be torn by a crash: it is then ignored.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from trident.errors import TridentError
+from trident.renamed import modern_record
 
 Record = dict[str, Any]
 
@@ -68,7 +69,7 @@ def read(path: Path) -> list[Record]:
         if not line.strip():
             continue
         try:
-            records.append(json.loads(line))
+            records.append(modern_record(json.loads(line)))
         except ValueError as error:
             if number == len(lines):
                 break

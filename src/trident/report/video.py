@@ -1,4 +1,4 @@
-"""An episode as a film (GIF) and as a chart (PNG)."""
+"""An episode as a video (GIF) and as a chart (PNG)."""
 
 from __future__ import annotations
 

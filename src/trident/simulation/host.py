@@ -66,7 +66,7 @@ def close(env: HostEnv) -> None:
         env.close()  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def several(env: HostEnv, count: int) -> list[HostEnv]:
+def replicate(env: HostEnv, count: int) -> list[HostEnv]:
     """The simulator itself and copies of it."""
     try:
         return [env, *(copy.deepcopy(env) for _ in range(count - 1))]
@@ -114,7 +114,7 @@ def _step(policy: HostPolicy, actors: HostActors, keys: Key, seeds: np.ndarray, 
     record = Transition(
         before.obs, before.state, before.mode_mask, before.alive, action, executed,
         after.reward, after.cost, after.margin, after.terminated, truncated,
-        after.obs, after.state, after.mode_mask, after.alive, after.metrics, extras, after.blame,
+        after.obs, after.state, after.mode_mask, after.alive, after.metrics, extras, after.cost_attribution,
     )  # fmt: skip
     ended = after.terminated | truncated
     if ended.any():
@@ -150,7 +150,8 @@ NUMBERS = ("obs", "state", "reward", "cost", "margin")
 
 
 def conform(spec: EnvSpec, what: str, out: TimeStep) -> TimeStep:
-    """NumPy arrays of the contract's dtypes, `blame` filled in; or a TridentError that says what does not fit."""
+    """NumPy arrays of the contract's dtypes, `cost_attribution` filled in; or a TridentError that says what does not
+    fit."""
     if isinstance(out, TimeStep):
         flags = {
             name: np.asarray(getattr(out, name), bool) for name in ("mode_mask", "alive", "terminated", "truncated")
@@ -158,14 +159,14 @@ def conform(spec: EnvSpec, what: str, out: TimeStep) -> TimeStep:
         names = ("obs", "state", "reward", "cost", "margin")
         numbers = {name: np.asarray(getattr(out, name), np.float32) for name in names}
         metrics = {name: np.asarray(value, np.float32) for name, value in out.metrics.items()}
-        blame = None if out.blame is None else np.asarray(out.blame, bool)
-        out = TimeStep(**flags, **numbers, metrics=metrics, blame=blame)  # pyright: ignore[reportArgumentType]
+        cost_attribution = None if out.cost_attribution is None else np.asarray(out.cost_attribution, bool)
+        out = TimeStep(**flags, **numbers, metrics=metrics, cost_attribution=cost_attribution)  # pyright: ignore[reportArgumentType]
     faults = list(timestep_shape(what, spec, out))
     if faults:
         raise TridentError(f"{spec.name}: {faults[0]}")
-    if out.blame is None:  # every agent looks at every violation
+    if out.cost_attribution is None:  # every agent looks at every violation
         everyone = np.broadcast_to(out.cost > 0, (spec.num_agents, spec.num_constraints))
-        out = out._replace(blame=everyone)  # pyright: ignore[reportArgumentType]
+        out = out._replace(cost_attribution=everyone)  # pyright: ignore[reportArgumentType]
     return out
 
 

@@ -60,7 +60,7 @@ def _step(env: Env, policy: Policy, shielded: bool, actors: Actors, key: Key) ->
         before.obs, before.state, before.mode_mask, before.alive, action, executed,
         after.reward, after.cost, after.margin, after.terminated, truncated,
         after.obs, after.state, after.mode_mask, after.alive, after.metrics, extras,
-        after.blame,
+        after.cost_attribution,
     )  # fmt: skip
     ended = after.terminated | truncated
     fresh_state, fresh = env.reset(reset_key)

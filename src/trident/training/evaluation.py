@@ -17,7 +17,7 @@ from trident.types import AlgoState, HostEnv
 
 STREAM = 2**31
 """Folded into the base key: no seed has this number, so evaluation episodes were never trained on."""
-REFERENCES = ("random", "greedy", "planner", "nominal", "reflex")
+REFERENCES = ("random", "greedy", "planner", "nominal", "base-policy")
 
 
 def evaluation_keys(setup: Setup) -> Any:
@@ -86,7 +86,7 @@ def assess_run(
     return _result(setup, diverged, episodes, deterministic, [setup.seeds[i] for i in good], policies)
 
 
-def nothing_to_assess(setup: Setup, diverged: dict[str, Any]) -> dict[str, Any]:
+def empty_result(setup: Setup, diverged: dict[str, Any]) -> dict[str, Any]:
     """The content of result.json when every seed has diverged: nobody is left to be evaluated."""
     algorithm = setup.algorithm
     return _result(setup, diverged, setup.settings.eval_episodes, not algorithm.sampled, [], {algorithm.name: []})

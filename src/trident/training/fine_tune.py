@@ -13,8 +13,8 @@ from trident.training.settings import Setup, setup_of
 from trident.types import AnyEnv, EnvSpec
 
 
-def has_reflex(env: AnyEnv) -> bool:
-    return env.physics is not None and env.physics.reflex is not None
+def has_base_policy(env: AnyEnv) -> bool:
+    return env.physics is not None and env.physics.base_policy is not None
 
 
 def space_difference(mine: EnvSpec, other: EnvSpec) -> str | None:
@@ -39,8 +39,9 @@ def check_fit(old: Setup, out: Path, new: Setup) -> None:
     difference = space_difference(old.spec, new.spec)
     if difference is not None:
         raise TridentError(f"{new.spec.name} does not fit {out}: its {difference}")
-    if getattr(old.algorithm.config, "reflex", False) and has_reflex(old.env) != has_reflex(new.env):
-        lacks = "has a reflex, and they were" if has_reflex(new.env) else "has no reflex, and they were not"
+    if getattr(old.algorithm.config, "base_policy", False) and has_base_policy(old.env) != has_base_policy(new.env):
+        has = has_base_policy(new.env)
+        lacks = "has a base policy, and they were" if has else "has no base policy, and they were not"
         raise TridentError(f"the policies of {out} do not fit {new.spec.name}: it {lacks} trained without one")
 
 
@@ -63,6 +64,6 @@ def check_sizes(learned: Any, fresh: Any, out: Path) -> None:
         raise TridentError(f"the networks of {out} have other sizes: give this run the same --algo options")
 
 
-def handed_over(learned: Any, seeds: int) -> Any:
+def tile_seeds(learned: Any, seeds: int) -> Any:
     """What the seeds of another run have learned, in turn, for the seeds of this one."""
     return jax.tree.map(lambda x: x[np.arange(seeds) % x.shape[0]], learned)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from trident import replay as replays
 from trident.simulation import host
-from trident.training.loop import Machine, RunState, learning, noted, round_keys, strong
+from trident.training.loop import CompiledRun, RunState, annotated, learning, round_keys, strip_weak_types
 from trident.training.settings import Setup
 from trident.training.warm_start import check_warm_start, warm_start_keys
 from trident.types import Algorithm, EnvSpec, HostEnv, HybridAction, Key, Metrics, Transition, View
@@ -30,10 +30,10 @@ def init_of(setup: Setup) -> Callable[[Key], RunState]:
         algo_key, _, run_key = jax.random.split(key, 3)
         replay = None
         if algorithm.plan.replay:
-            roll = lambda: noted(algorithm, example_of(setup))  # noqa: E731
+            roll = lambda: annotated(algorithm, example_of(setup))  # noqa: E731
             example = jax.eval_shape(lambda: replays.block_of(roll(), algorithm.plan.remember))
             replay = replays.create(example, algorithm.plan.replay)
-        return strong(RunState(algorithm.init(algo_key), None, replay, run_key, jnp.bool_(False)))
+        return strip_weak_types(RunState(algorithm.init(algo_key), None, replay, run_key, jnp.bool_(False)))
 
     return init
 
@@ -57,10 +57,10 @@ def example_of(setup: Setup) -> Transition:
     if setup.settings.shielded:
         extras = extras | {"shielded": zeros(n, dtype=bool)}
     metrics = {m.name: zeros() for m in spec.metrics}
-    blame = zeros(n, spec.num_constraints, dtype=bool)
+    cost_attribution = zeros(n, spec.num_constraints, dtype=bool)
     return Transition(
         obs, state, mask, alive, action, action, zeros(), costs, costs, flag, flag, obs, state, mask, alive,
-        metrics, extras, blame,
+        metrics, extras, cost_attribution,
     )  # fmt: skip
 
 
@@ -79,7 +79,7 @@ class Simulators:
     def __init__(self, setup: Setup, env: HostEnv, say: host.Say):
         self.setup, self.say = setup, say
         self.seeds, self.envs = len(setup.seeds), setup.algorithm.plan.envs
-        self.all = host.several(env, self.seeds * self.envs)
+        self.all = host.replicate(env, self.seeds * self.envs)
         name = setup.algorithm.name
         play = host.scripted(name)
         self.policy_of = (lambda _: play) if name in env.scripted else host.learned(setup.algorithm)
@@ -100,7 +100,7 @@ class Simulators:
             host.close(env)
 
 
-def build(setup: Setup, env: HostEnv, template: RunState, say: host.Say) -> Machine:
+def build(setup: Setup, env: HostEnv, template: RunState, say: host.Say) -> CompiledRun:
     """As `session.build`: what is learned from a round is compiled ahead, over all seeds."""
     plan, simulators = setup.algorithm.plan, Simulators(setup, env, say)
     learn = learning(setup.algorithm, setup.rounds)
@@ -122,7 +122,7 @@ def build(setup: Setup, env: HostEnv, template: RunState, say: host.Say) -> Mach
         policies = [simulators.policy_of(host.row(state.algo, i)) for i in range(len(setup.seeds))]
         return compiled(state, simulators.play(policies, keys, plan.steps), jnp.int32(index))
 
-    return Machine(begin, round_, template, simulators.close)
+    return CompiledRun(begin, round_, template, simulators.close)
 
 
 def _warm_start(setup: Setup, simulators: Simulators, state: RunState, keys: Key) -> tuple[RunState, Metrics]:

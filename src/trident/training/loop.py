@@ -29,11 +29,11 @@ class Program(NamedTuple):
     """(state, round index) -> (state, metrics)"""
 
 
-class Machine(NamedTuple):
+class CompiledRun(NamedTuple):
     """The compiled parts of a run, over all its seeds."""
 
     init: Callable[[Any], tuple[RunState, Metrics]]
-    """Keys of the seeds -> (first state, what a safe start measured)"""
+    """Keys of the seeds -> (first state, what a warm start measured)"""
     round: Callable[[RunState, Any], tuple[RunState, Metrics]]
     template: RunState  # shapes and dtypes
     close: Callable[[], None] = lambda: None
@@ -57,10 +57,10 @@ def program(env: Env, algorithm: Algorithm, total_rounds: int, shielded: bool = 
         algo, actors = algorithm.init(algo_key), start(env, env_key, plan.envs)
         replay = None
         if plan.replay:
-            roll = lambda: noted(algorithm, collect(algo, actors, key)[1])  # noqa: E731
+            roll = lambda: annotated(algorithm, collect(algo, actors, key)[1])  # noqa: E731
             example = jax.eval_shape(lambda: replays.block_of(roll(), plan.remember))
             replay = replays.create(example, plan.replay)
-        return strong(RunState(algo, actors, replay, run_key, jnp.bool_(False)))
+        return strip_weak_types(RunState(algo, actors, replay, run_key, jnp.bool_(False)))
 
     def collect(algo: AlgoState, actors: Actors, key: Key) -> tuple[Actors, Transition]:
         return rollout(env, policy_of(env, algorithm, algo), key, actors, plan.steps, shielded)
@@ -80,9 +80,9 @@ def round_keys(state: RunState, index: Any) -> tuple[Key, Key]:
     return roll_key, update_key
 
 
-def noted(algorithm: Algorithm, rollout: Transition) -> Transition:
+def annotated(algorithm: Algorithm, rollout: Transition) -> Transition:
     """A rollout with everything that its algorithm wants to know of it."""
-    return rollout._replace(extras=rollout.extras | algorithm.note(rollout))
+    return rollout._replace(extras=rollout.extras | algorithm.annotate(rollout))
 
 
 def learning(algorithm: Algorithm, total_rounds: int) -> Callable[..., tuple[RunState, Metrics]]:
@@ -91,7 +91,7 @@ def learning(algorithm: Algorithm, total_rounds: int) -> Callable[..., tuple[Run
 
     def learn(state: RunState, actors: Any, data: Transition, index: Any) -> tuple[RunState, Metrics]:
         _, update_key = round_keys(state, index)
-        replay, data = state.replay, noted(algorithm, data)
+        replay, data = state.replay, annotated(algorithm, data)
         if plan.replay:
             replay = replays.insert(replay, replays.block_of(data, plan.remember), index)
         fraction = jnp.minimum(index / max(total_rounds - 1, 1), 1.0)
@@ -131,10 +131,10 @@ def _freeze_if_bad(old: RunState, new: RunState, metrics: Metrics, data: Transit
     diverged = old.diverged | jnp.any(jnp.stack(list(bad.values())))
     # The replay buffer is not selected (that would copy it every round); a frozen seed never reads it again.
     keep = jax.tree.map(lambda o, n: jnp.where(diverged, o, n), old._replace(replay=None), new._replace(replay=None))
-    return strong(keep._replace(replay=new.replay, diverged=diverged)), metrics | bad
+    return strip_weak_types(keep._replace(replay=new.replay, diverged=diverged)), metrics | bad
 
 
-def strong(tree: Any) -> Any:
+def strip_weak_types(tree: Any) -> Any:
     """Without weak types: a state that goes in with one and comes out without it compiles the round a second time."""
     return jax.tree.map(lambda x: jax.lax.convert_element_type(x, x.dtype) if x.weak_type else x, tree)
 

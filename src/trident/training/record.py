@@ -10,7 +10,7 @@ from trident.report.records import Record
 from trident.training.settings import mode_names
 from trident.types import EnvSpec
 
-BLAME = ("observation", "reward", "cost", "action", "r2_phys", "surrogate_gain", "parameters")
+CAUSES = ("observation", "reward", "cost", "action", "r2_phys", "surrogate_gain", "parameters")
 """When several quantities are not finite, the earliest in the chain of cause and effect is named."""
 
 
@@ -20,7 +20,7 @@ def first_record() -> Record:
 
 
 def prepare_values(spec: EnvSpec, metrics: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What a safe start measured, for the record of round 0."""
+    """What a warm start measured, for the record of round 0."""
     parts = [_split(spec, f"warm_start/{k}", np.asarray(v, float)) for k, v in metrics.items()]
     return {k: v for part in parts for k, v in part.items()}
 
@@ -91,7 +91,7 @@ def _newly_diverged(
     seeds: tuple[int, ...], metrics: dict[str, np.ndarray], round_: int, known: dict[str, Any]
 ) -> dict[str, Any]:
     bad = {k.removeprefix("bad/"): v for k, v in metrics.items() if k.startswith("bad/")}
-    order = [*(q for q in BLAME if q in bad), *sorted(q for q in bad if q not in BLAME)]
+    order = [*(q for q in CAUSES if q in bad), *sorted(q for q in bad if q not in CAUSES)]
     new = {}
     for i, seed in enumerate(seeds):
         quantity = next((q for q in order if bad[q][i]), None)

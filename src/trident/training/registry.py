@@ -86,50 +86,50 @@ ENVS |= {name: EnvEntry((make.__doc__ or name).splitlines()[0], make) for name, 
 
 MADDPG = off_policy.OffPolicyConfig()
 MATD3 = replace(MADDPG, twin=True, delay=2, target_noise=0.2)
-FACMAC = replace(MADDPG, critic="factored", slope="joint")
+FACMAC = replace(MADDPG, critic="factored", gradient="joint")
 
 TRIDENT = trident.TridentConfig()
-REFLEX_NOISE = TRIDENT.reflex_log_std
+RESIDUAL_LOG_STD = TRIDENT.reflex_log_std
 LARGE = replace(TRIDENT, hidden=(256, 256), critic_hidden=(512, 512, 512), cost_hidden=(256, 256))
 PRINTED = replace(
     LARGE, estimator="stgc-paper", safety="paper", recovery="paper", agent_order="fixed", anneal="paper",
     trust_region=0.02, trust_region_final=1.0,  # 0.01 each of two updates a round
-    calibrate=False, smooth=0.0, warm_smooth=0.0, tighten=1.0, attention=0.01,
-    cost_physics=False, target_rate=0.005, source="pathwise", filter=False, reflex=False, horizon="one-step",
+    calibrate=False, smooth=0.0, warm_smooth=0.0, tighten=1.0, violation_fraction=0.01,
+    cost_physics=False, target_rate=0.005, source="pathwise", filter=False, base_policy=False, horizon="one-step",
     share_budget=False, feasible="critic", precondition=False, cg_steps=8, fisher_batch=256,
     log_std_final=TRIDENT.log_std,
 )  # fmt: skip
-FROM_NOTHING = replace(TRIDENT, reflex=False)
-"""What parts are taken away from: around a reflex nothing is learned that they could make a difference to."""
+SCRATCH = replace(TRIDENT, base_policy=False)
+"""What parts are taken away from: around a base policy nothing is learned that they could make a difference to."""
 FORMS: dict[str, tuple[str, trident.TridentConfig]] = {
-    "no-reflex": ("trident whose actors start from nothing, as the paper's do", FROM_NOTHING),
+    "scratch": ("trident whose actors start from scratch, as the paper's do", SCRATCH),
     "large": ("trident with the paper's network sizes (256-256, 512-512-512, 256-256)", LARGE),
-    "paper": ("from nothing, everything as printed", PRINTED),
+    "paper": ("from scratch, everything as printed", PRINTED),
     "pathwise": (
-        "the reward's direction by the critics' slopes alone",
+        "the reward's direction by the critics' gradients alone",
         replace(TRIDENT, source="pathwise", reflex_source="pathwise"),
     ),
     "both": (
-        "the reward's direction by residual slopes and advantages around the reflex too",
+        "the reward's direction by residual gradients and advantages around the base policy too",
         replace(TRIDENT, reflex_source="both"),
     ),
-    "no-pirc": ("plain critics around the reflex", replace(TRIDENT, physics="none")),
+    "no-pirc": ("plain critics around the base policy", replace(TRIDENT, physics="none")),
 }
 ABLATIONS: dict[str, tuple[str, trident.TridentConfig]] = {
-    "unfiltered": ("gradients as they come, noise and all", replace(FROM_NOTHING, filter=False)),
-    "stgc": ("the mode's gradient by STGC, however few the modes", replace(FROM_NOTHING, estimator="stgc")),
-    "no-stgc": ("plain Gumbel-Softmax", replace(FROM_NOTHING, estimator="gs")),
-    "lagrangian": ("multipliers instead of Lyapunov budgets", replace(FROM_NOTHING, safety="lagrangian")),
-    "no-recovery": ("an impossible step is not replaced by recovery", replace(FROM_NOTHING, recovery="none")),
-    "no-physics": ("plain critics", replace(FROM_NOTHING, physics="none")),
-    "additive-physics": ("physics in the reward instead of the critics", replace(FROM_NOTHING, physics="additive")),
-    "no-trust-region": ("steps of fixed length, KL unchecked", replace(FROM_NOTHING, metric="euclidean")),
+    "unfiltered": ("gradients as they come, noise and all", replace(SCRATCH, filter=False)),
+    "stgc": ("the mode's gradient by STGC, however few the modes", replace(SCRATCH, estimator="stgc")),
+    "no-stgc": ("plain Gumbel-Softmax", replace(SCRATCH, estimator="gs")),
+    "lagrangian": ("multipliers instead of Lyapunov budgets", replace(SCRATCH, safety="lagrangian")),
+    "no-recovery": ("an impossible step is not replaced by recovery", replace(SCRATCH, recovery="none")),
+    "no-physics": ("plain critics", replace(SCRATCH, physics="none")),
+    "additive-physics": ("physics in the reward instead of the critics", replace(SCRATCH, physics="additive")),
+    "no-trust-region": ("steps of fixed length, KL unchecked", replace(SCRATCH, metric="euclidean")),
     "no-hybrid": (
         "modes mixed as if continuous, parameters the same in all of them",
-        replace(FROM_NOTHING, estimator="relax", conditional=False),
+        replace(SCRATCH, estimator="relax", conditional=False),
     ),
-    "simultaneous": ("all agents at once", replace(FROM_NOTHING, agent_order="simultaneous")),
-    "unconstrained": ("limits are only reported", replace(FROM_NOTHING, safety="none")),
+    "simultaneous": ("all agents at once", replace(SCRATCH, agent_order="simultaneous")),
+    "unconstrained": ("limits are only reported", replace(SCRATCH, safety="none")),
 }
 
 ALGORITHMS: dict[str, Preset] = {
@@ -170,16 +170,16 @@ ALGORITHMS: dict[str, Preset] = {
     "macpo": Preset(
         "constrained trust-region steps, agents one after another (Gu et al. 2021)", macpo.make, macpo.MACPOConfig()
     ),
-    "mappo-lag-reflex": Preset(
-        "mappo-lag whose actors correct the reflex that trident's do",
+    "mappo-lag-residual": Preset(
+        "mappo-lag whose actors correct the base policy that trident's do",
         ppo.make,
-        ppo.LagrangianConfig(order="simultaneous", reflex=True, log_std=REFLEX_NOISE),
+        ppo.LagrangianConfig(order="simultaneous", base_policy=True, log_std=RESIDUAL_LOG_STD),
         like="mappo-lag",
     ),
-    "macpo-reflex": Preset(
-        "macpo whose actors correct the reflex that trident's do",
+    "macpo-residual": Preset(
+        "macpo whose actors correct the base policy that trident's do",
         macpo.make,
-        macpo.MACPOConfig(reflex=True, log_std=REFLEX_NOISE),
+        macpo.MACPOConfig(base_policy=True, log_std=RESIDUAL_LOG_STD),
         like="macpo",
     ),
     "madac": Preset(
@@ -198,7 +198,7 @@ ALGORITHMS: dict[str, Preset] = {
 }
 ALGORITHMS |= {
     f"trident-{name}": Preset(help_, trident.make, config, like="trident")
-    for forms in (FORMS, {k: (f"ablation, from nothing: {h}", c) for k, (h, c) in ABLATIONS.items()})
+    for forms in (FORMS, {k: (f"ablation, from scratch: {h}", c) for k, (h, c) in ABLATIONS.items()})
     for name, (help_, config) in forms.items()
 }
 

@@ -33,9 +33,9 @@ from trident.report.records import Record, RecordWriter
 from trident.report.tensorboard import Board
 from trident.simulation.host import reset
 from trident.training import checkpoint, host
-from trident.training.evaluation import nothing_to_assess
-from trident.training.fine_tune import check_sizes, check_start_from, handed_over
-from trident.training.loop import Machine, Program, RunState, is_finite, program
+from trident.training.evaluation import empty_result
+from trident.training.fine_tune import check_sizes, check_start_from, tile_seeds
+from trident.training.loop import CompiledRun, Program, RunState, is_finite, program
 from trident.training.record import divergence, first_record, make_record, prepare_values
 from trident.training.settings import Setup, identity, read_run, setup_of, write_run
 from trident.training.warm_start import check_warm_start, warm_start
@@ -145,7 +145,7 @@ def _program(setup: Setup, env: Env) -> Program:
     return program(env, setup.algorithm, setup.rounds, setup.settings.shielded)
 
 
-def build(setup: Setup, say: Callable[[str], None] | None = None) -> Machine:
+def build(setup: Setup, say: Callable[[str], None] | None = None) -> CompiledRun:
     """Compile the round over all seeds. It is compiled ahead, so that a second compilation cannot happen."""
     enable_compilation_cache()
     env, template = setup.env, _template(setup)
@@ -162,7 +162,7 @@ def build(setup: Setup, say: Callable[[str], None] | None = None) -> Machine:
         state = start(keys)
         return (state, {}) if prepare is None else prepare(state, keys)
 
-    return Machine(init, lambda state, index: compiled(state, jnp.int32(index)), template)
+    return CompiledRun(init, lambda state, index: compiled(state, jnp.int32(index)), template)
 
 
 def enable_compilation_cache() -> None:
@@ -236,7 +236,9 @@ def _run(setup: Setup, out: Path, run: dict[str, Any], progress: Progress, fresh
     return Outcome(setup, out, state, last["round"], stop.signal if last["round"] < setup.rounds else None)
 
 
-def _begin(setup: Setup, out: Path, machine: Machine, progress: Progress, fresh: bool) -> tuple[RunState, Record, int]:
+def _begin(
+    setup: Setup, out: Path, machine: CompiledRun, progress: Progress, fresh: bool
+) -> tuple[RunState, Record, int]:
     """Where the run stands: (state, last record, round of the newest checkpoint or -1)."""
     path = out / "records.jsonl"
     if not fresh and checkpoint.rounds(out / "checkpoints"):
@@ -253,19 +255,19 @@ def _begin(setup: Setup, out: Path, machine: Machine, progress: Progress, fresh:
             )
         return found.tree, last, found.round
     if setup.settings.warm_start is not None:
-        progress.say(f"safe start: imitating {setup.settings.warm_start} (compiles a program of its own) ...")
+        progress.say(f"warm start: imitating {setup.settings.warm_start} (compiles a program of its own) ...")
     state, measured = machine.init(seed_keys(setup))
     if measured:
         sound = jax.device_get(jax.vmap(is_finite)(state.algo))
         if lost := [seed for seed, good in zip(setup.seeds, sound, strict=True) if not good]:
             raise TridentError(
-                f"the safe start left parameters of seed {lost[0]} that are not finite: `trident check "
+                f"the warm start left parameters of seed {lost[0]} that are not finite: `trident check "
                 f"{setup.spec.name}` says whether the environment is sound, and a run without --warm-start what is not"
             )
     if setup.settings.start_from is not None:
         old, folder = check_start_from(setup)
         learned, round_, _ = load_state(old, folder)
-        state = state._replace(algo=handed_over(learned.algo, len(setup.seeds)))
+        state = state._replace(algo=tile_seeds(learned.algo, len(setup.seeds)))
         progress.say(f"going on from {folder}, round {round_}")
     last = first_record()
     recording.truncate(path, -1)
@@ -278,7 +280,7 @@ def _begin(setup: Setup, out: Path, machine: Machine, progress: Progress, fresh:
 
 
 def _rounds(
-    machine: Machine, journal: _Journal, progress: Progress, state: RunState, last: Record, stop: _Stop
+    machine: CompiledRun, journal: _Journal, progress: Progress, state: RunState, last: Record, stop: _Stop
 ) -> tuple[RunState, Record]:
     setup = journal.setup
     _stop_if_all_diverged(journal, last)
@@ -312,7 +314,7 @@ def _stop_if_all_diverged(journal: _Journal, record: Record) -> None:
     result = journal.out / "result.json"
     if not result.exists():  # the end of a run, too: tables count it as diverged, not as missing
         partial = result.with_name("result.json.partial")
-        partial.write_text(json.dumps(nothing_to_assess(journal.setup, record["diverged"]), indent=1) + "\n")
+        partial.write_text(json.dumps(empty_result(journal.setup, record["diverged"]), indent=1) + "\n")
         partial.rename(result)
     seed, what = max(record["diverged"].items(), key=lambda item: item[1]["round"])
     raise TridentError(

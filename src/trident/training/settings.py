@@ -20,6 +20,7 @@ import jax
 from tyro.constructors import PrimitiveConstructorSpec
 
 from trident.errors import TridentError
+from trident.renamed import PRESETS, current, modern_run
 from trident.training.registry import ENVS, default_config, make_algorithm, make_env, needs_shield
 from trident.types import Algorithm, AnyEnv, EnvSpec
 
@@ -89,7 +90,7 @@ class Settings:
     """Fresh episodes per seed for the final evaluation."""
     references: bool = True
     """Evaluate the environment's scripted policies as well."""
-    film: bool = True
+    video: bool = True
     """Render an episode of the trained policy at the end."""
     checkpoint_every: float = 60.0
     """Seconds between checkpoints."""
@@ -123,6 +124,7 @@ class Setup(NamedTuple):
 def make_setup(env: str | AnyEnv, algo: str, settings: Settings, config: Any = None) -> Setup:
     """`config` is a config dataclass, a mapping of the fields to change, or None for the preset's own."""
     _check(settings)
+    algo = current(algo, PRESETS)
     name = env if isinstance(env, str) else env.spec.name  # a variant may share its spec with the original
     env = make_env(env) if isinstance(env, str) else env
     for limit in settings.limit:
@@ -265,7 +267,7 @@ def read_run(out: Path) -> dict[str, Any]:
     if not path.is_file():
         raise TridentError(f"{out} is not a run directory: it has no run.json")
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return modern_run(json.loads(path.read_text(encoding="utf-8")))
     except ValueError as error:
         raise TridentError(f"{path} cannot be read: {_one_line(error)}") from error
 

@@ -19,9 +19,10 @@ TUNED: dict[tuple[str, str], dict[str, Any]] = {
 }
 TUNED |= {(algo, env): {"replay": 16_000} for algo in ("qmix", "facmac", "madac") for env in LARGE_MAPS}
 TUNED |= {
-    # The closed form does not know tactics, and a soldier's reflex leaves much to be found: it is explored around as
-    # widely as from nothing, and the critics' slopes count as far as they are right. Few modes are summed exactly.
-    # Half of a batch's soldiers are dead: accurate natural gradients of the rest lose 2s3z (docs/decisions.md).
+    # The closed form does not know tactics, and a soldier's base policy leaves much to be found: it is explored around
+    # as widely as from scratch, and the critics' gradients count as far as they are right. Few modes are summed
+    # exactly. Half of a batch's soldiers are dead: accurate natural gradients of the rest lose 2s3z
+    # (docs/decisions.md).
     ("trident", f"smac-{name}{variant}"): {
         "reflex_source": "weighed", "reflex_trust_region": 0.06, "reflex_log_std": -0.7, "reflex_log_std_final": -1.8,
         "precondition": False, "cg_steps": 8, "fisher_batch": 256,

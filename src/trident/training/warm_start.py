@@ -1,4 +1,4 @@
-"""A safe start: fit the learner to a scripted policy's rollout before the first round."""
+"""A warm start: fit the learner to a scripted policy's rollout before the first round."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check_warm_start(setup: Setup) -> tuple[str, Callable[..., Any]]:
     assert name is not None
     check_name("scripted policy", name, setup.env.scripted, setup.spec.name)
     if prepare is None:
-        raise TridentError(f"{setup.algorithm.name} has no safe start: leave out --warm-start")
+        raise TridentError(f"{setup.algorithm.name} has no warm start: leave out --warm-start")
     return name, prepare
 
 

@@ -3,9 +3,8 @@
 Rounds stand for the theorem's iterations. The violation of a round is the sum over constraints of max(0, cost - limit)
 of the policy that collected it; the gap is that to the best reward known of any policy that was evaluated. Exponents
 are fitted to every seed from an eighth of the run on; intervals are over seeds. The paper's TRIDENT starts from
-nothing, so the claims are judged by the record without a reflex, where there is one: who starts near the end has no
-rate.
-"""
+nothing, so the claims are judged by the record without a base policy, where there is one: who starts near the end has
+no rate."""
 
 from __future__ import annotations
 
@@ -18,6 +17,7 @@ import numpy as np
 from matplotlib.ticker import NullFormatter
 
 import trident
+from trident.renamed import modern_result, modern_run
 from trident.report.records import read, series
 from trident.report.stats import Estimate
 from trident.report.tables import markdown
@@ -26,7 +26,7 @@ from trident.verify.fits import fit_power, fit_powers, mean_interval
 from trident.verify.plots import COLOURS, panels, slope_guide
 
 POINTS = 24
-NO_REFLEX = "trident-no-reflex"
+NO_REFLEX = "trident-scratch"
 
 
 def records_folder() -> Path | None:
@@ -52,12 +52,12 @@ def _best_reward(path: Path) -> float:
     """Of any policy in the run's evaluation, scripted ones included."""
     if not (path / "result.json").is_file():
         return -np.inf
-    policies = json.loads((path / "result.json").read_text(encoding="utf-8"))["policies"]
+    policies = modern_result(json.loads((path / "result.json").read_text(encoding="utf-8")))["policies"]
     return max(float(np.mean([s["reward"] for s in seeds])) for seeds in policies.values())
 
 
 def _fits(path: Path, best: float) -> Data:
-    run = json.loads((path / "run.json").read_text(encoding="utf-8"))
+    run = modern_run(json.loads((path / "run.json").read_text(encoding="utf-8")))
     rows = [r for r in read(path / "records.jsonl") if r["round"] > 0]
     _, reward = series(rows, "reward")
     over = np.zeros_like(reward)
@@ -71,7 +71,7 @@ def _fits(path: Path, best: float) -> Data:
     physics = run["config"].get("physics")
     r2 = series(rows, "r2_phys/reward")[1] if any("r2_phys/reward" in r["values"] for r in rows) else None
     return {
-        "algo": run["algo"], "physics": physics, "reflex": run["config"].get("reflex"),
+        "algo": run["algo"], "physics": physics, "base_policy": run["config"].get("base_policy"),
         "episodes": rows[-1]["episodes"], "rounds": rounds[at],
         "violation": violation[at].T, "gap": gap[at].T,
         "r2_phys": None if r2 is None else np.nanmean(r2, axis=0),
@@ -135,8 +135,9 @@ def _judge_macpo(data: Data) -> Evidence:
 
 
 def _judge_physics(data: Data) -> Evidence:
-    """From nothing in both: actors that start from a reflex have hardly anything to learn, with or without physics."""
-    plain = [n for n, r in data["runs"].items() if r["physics"] == "none" and not r["reflex"]]
+    """From scratch in both: actors that start from a base policy have hardly anything to learn, with or without
+    physics."""
+    plain = [n for n, r in data["runs"].items() if r["physics"] == "none" and not r["base_policy"]]
     informed = ours(data)
     if not plain or informed is None:
         return Evidence((), (), "no record of trident without physics yet")

@@ -4,7 +4,7 @@ import numpy as np
 
 from trident.algos.common import actor
 from trident.training.registry import make_env
-from trident.types import Reflex
+from trident.types import BaseAction
 
 
 def test_stacked_actors_equal_each_actor_alone():
@@ -19,21 +19,21 @@ def test_stacked_actors_equal_each_actor_alone():
             np.testing.assert_allclose(a[:, agent], b, rtol=1e-5, atol=1e-6)
 
 
-def test_a_network_corrects_the_reflex():
+def test_a_network_corrects_the_base_policy():
     """Logits add up, and so do the means before the squash; suggestions at a box's edge stay finite."""
-    reflex = lambda o: Reflex(jnp.stack([o[0], 0.0 * o[0], o[1]]), jnp.stack([o[:2], jnp.ones(2), -o[:2]]))  # noqa: E731
+    base_policy = lambda o: BaseAction(jnp.stack([o[0], 0.0 * o[0], o[1]]), jnp.stack([o[:2], jnp.ones(2), -o[:2]]))  # noqa: E731
     params = actor.actor_init(jax.random.key(0), 4, (8,), 3, 2, -0.5)
     obs = 0.3 * jax.random.normal(jax.random.key(1), (5, 4))
-    plain, both = actor.actor_apply(params, obs), actor.actor_apply(params, obs, actor.leaning(reflex, obs))
+    plain, both = actor.actor_apply(params, obs), actor.actor_apply(params, obs, actor.base_offset(base_policy, obs))
     zero = jnp.zeros(5)
     np.testing.assert_allclose(both.logits - plain.logits, jnp.stack([obs[:, 0], zero, obs[:, 1]], -1), atol=1e-6)
     np.testing.assert_allclose(jnp.tanh(both.mean - plain.mean)[:, 0], obs[:, :2], atol=1e-5)
-    np.testing.assert_allclose(jnp.tanh(both.mean - plain.mean)[:, 1], actor.REFLEX_EDGE, atol=1e-5)
+    np.testing.assert_allclose(jnp.tanh(both.mean - plain.mean)[:, 1], actor.BASE_EDGE, atol=1e-5)
     np.testing.assert_array_equal(both.log_std, plain.log_std)
     team = actor.actors_init(jax.random.key(0), 2, 4, (8,), 3, 2, -0.5)
     both_see = jnp.stack([obs, obs], 1)
-    together = actor.actors_apply(team, both_see, actor.leaning(reflex, both_see))
-    alone = actor.actor_apply(jax.tree.map(lambda x: x[1], team), obs, actor.leaning(reflex, obs))
+    together = actor.actors_apply(team, both_see, actor.base_offset(base_policy, both_see))
+    alone = actor.actor_apply(jax.tree.map(lambda x: x[1], team), obs, actor.base_offset(base_policy, obs))
     np.testing.assert_allclose(together.mean[:, 1], alone.mean, atol=1e-5)
 
 

@@ -74,8 +74,9 @@ def test_parts_of_the_closed_form_are_those_of_the_page(batch):
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), got, expected)
 
 
-def test_the_slope_of_later_is_that_of_a_linear_system():
-    """s' = A s + b a under a = 0: what an action changes fades by A, and Q's slope in it is known in closed form. One
+def test_the_gradient_of_later_is_that_of_a_linear_system():
+    """s' = A s + b a under a = 0: what an action changes fades by A, and Q's gradient in it is known in closed form.
+    One
     signal fades, one lasts for ever, one is not changed at all."""
     fade, gain = jnp.array([0.4, 1.0, 0.7]), jnp.array([2.0, -1.0, 0.0])
     physics = Physics(
@@ -85,10 +86,12 @@ def test_the_slope_of_later_is_that_of_a_linear_system():
     )
     state, params = RNG.normal(size=(700, 3)).astype(np.float32), RNG.normal(size=(700, 1, 1)).astype(np.float32)
     action = HybridAction(jnp.zeros((700, 1), jnp.int32), params)
-    lasting = jax.jit(lambda s, a: physics_value.lasting_sums(physics, 3, s, a))(state, action)
-    weight = physics_value.most_later(physics_value.FitSums(None, None, lasting), gammas(3))
-    slope = [sum(GAMMA**h * float(f) ** (h - 1) for h in range(1, 2000)) for f in fade]  # of the change one step on
-    np.testing.assert_allclose(GAMMA / (1 - GAMMA) * weight[:2], slope[:2], rtol=1e-3)
+    lasting = jax.jit(lambda s, a: physics_value.persistence_sums(physics, 3, s, a))(state, action)
+    weight = physics_value.max_next_weight(physics_value.FitSums(None, None, lasting), gammas(3))
+    action_grad = [
+        sum(GAMMA**h * float(f) ** (h - 1) for h in range(1, 2000)) for f in fade
+    ]  # of the change one step on
+    np.testing.assert_allclose(GAMMA / (1 - GAMMA) * weight[:2], action_grad[:2], rtol=1e-3)
     assert weight[2] == 1.0
     # data that would have it otherwise: every future step is `later`, and that does not change within an episode
     later = jnp.broadcast_to(jnp.asarray(RNG.normal(size=(1, E, 3)), jnp.float32), (T, E, 3))
@@ -223,4 +226,4 @@ def test_a_closed_form_of_one_step_says_nothing_of_what_follows():
     assert not parts.later.any()
     assert not parts.here.any()
     assert not physics_value.here_of(physics, 2, state).any()
-    assert not physics_value.lasting_sums(physics, 2, state, action).any()
+    assert not physics_value.persistence_sums(physics, 2, state, action).any()

@@ -1,4 +1,4 @@
-"""The surrogate's hand-arranged slopes equal automatic differentiation; the exact estimator equals enumeration."""
+"""The surrogate's hand-arranged gradients equal automatic differentiation; the exact estimator equals enumeration."""
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ import pytest
 from trident import nets, physics_value
 from trident.algos.common import inputs
 from trident.algos.trident import critics as pirc
-from trident.algos.trident.surrogate import Scene, Taken, act_with_noise, choose, ratios, through_critics
+from trident.algos.trident.surrogate import RolloutBatch, Scene, act_with_noise, choose, ratios, through_critics
 from trident.envs.probes.chain import ChainConfig, probe_chain
 from trident.maths import hybrid
 
@@ -48,7 +48,7 @@ def make_world(key, physics):
 
 @pytest.mark.parametrize("physics", [ENV.physics, None], ids=["physics", "none"])
 @pytest.mark.parametrize("estimator", ["exact", "stgc"])
-def test_slopes_equal_automatic_differentiation(estimator, physics):
+def test_gradients_equal_automatic_differentiation(estimator, physics):
     used = jnp.asarray(SPEC.action.used)[AGENT]
 
     @jax.jit
@@ -56,13 +56,13 @@ def test_slopes_equal_automatic_differentiation(estimator, physics):
         actors, _, _, scene, _, view = make_world(key, physics)
         actor = jax.tree.map(lambda x: x[AGENT], actors)
         choice = choose(estimator, 0.5, 1.0, 2.0, used, AGENT, scene, actor)
-        value, slopes = view.slope(choice)
+        value, action_grads = view.action_grad(choice)
         direct = jax.jacrev(lambda c: jnp.sum(view.value(c), axis=0))(choice)  # rows are independent
-        return value, view.value(choice), slopes, direct
+        return value, view.value(choice), action_grads, direct
 
-    value, value_again, slopes, direct = both(jax.random.key(1))
+    value, value_again, action_grads, direct = both(jax.random.key(1))
     np.testing.assert_allclose(value, value_again, rtol=1e-5, atol=1e-5)
-    for mine, auto in zip(slopes, direct, strict=True):
+    for mine, auto in zip(action_grads, direct, strict=True):
         np.testing.assert_allclose(mine, auto, rtol=2e-4, atol=2e-5)
         assert np.abs(np.asarray(auto)).max() > 1e-3
 
@@ -108,7 +108,7 @@ def test_ratios_are_those_of_the_agent_and_of_all_others():
         mode, raw = jnp.zeros(shape, jnp.int32), jnp.zeros((*shape, SPEC.action.num_params))
         log_prob = hybrid.log_prob(nets.actors_apply(actors, scene.obs), scene.mode_mask, used, mode, raw)
         old = log_prob - 0.1 * (1.0 + jnp.arange(SPEC.num_agents))  # every agent has become likelier since
-        taken = Taken(scene.obs, scene.mode_mask, scene.alive, mode, raw, old, jnp.ones(B))
+        taken = RolloutBatch(scene.obs, scene.mode_mask, scene.alive, mode, raw, old, jnp.ones(B))
         mine, others = ratios(used, taken, actors, AGENT)
         return mine(jax.tree.map(lambda x: x[AGENT], actors), taken), others
 

@@ -1,4 +1,4 @@
-"""TRIDENT's own pieces: annealing, budgets, the measured contraction, safe start; and the probes it must solve."""
+"""TRIDENT's own pieces: annealing, budgets, the measured contraction, warm start; and the probes it must solve."""
 
 from dataclasses import replace
 from functools import partial
@@ -12,15 +12,15 @@ from jax.flatten_util import ravel_pytree
 from trident import physics_value
 from trident.algos import trident
 from trident.algos.common import inputs
-from trident.algos.common.actor import actor_apply, actors_apply, leaning
+from trident.algos.common.actor import actor_apply, actors_apply, base_offset
 from trident.algos.common.inputs import encode_action, q_input
 from trident.algos.trident import critics as pirc
 from trident.algos.trident import lcpo
 from trident.algos.trident.config import (
     UNLIMITED,
-    Task,
+    Problem,
     TridentConfig,
-    calm,
+    anneal_log_std,
     round_budget,
     temperature,
     training_limits,
@@ -28,14 +28,14 @@ from trident.algos.trident.config import (
 from trident.algos.trident.critics import residual, shaped
 from trident.algos.trident.lcpo import (
     AgentUpdate,
-    Gain,
-    _believed_costs,
+    CostTracker,
     _scene,
-    _taken,
     agreement,
-    attend,
     contraction,
+    critic_cost_estimate,
     promise,
+    rollout_batch,
+    violation_weights,
 )
 from trident.algos.trident.surrogate import act_with_noise, ratios
 from trident.envs.probes.one_shot import PROBES
@@ -52,7 +52,7 @@ from trident.training import registry
 from trident.training.loop import policy_of, program
 from trident.training.record import first_record, make_record
 from trident.training.registry import ALGORITHMS, ENVS, default_config
-from trident.types import Data, Reflex
+from trident.types import BaseAction, Data
 
 SMALL = TridentConfig(
     envs=16, steps=16, hidden=(16, 16), critic_hidden=(32, 32), cost_hidden=(32, 32), replay=4096, critic_steps=16,
@@ -96,14 +96,14 @@ def test_exploration_is_bounded_from_above_only():
     config = TridentConfig(log_std=-0.5, log_std_final=-1.5, reflex_log_std=-2.0, reflex_log_std_final=-4.0)
     plain, uav = PROBES["probe-team"](), ENVS["uav-mec"].make()
     actors = {"trunk": (), "log_std": jnp.array([[-0.5, -5.0]])}
-    bounded = lambda env, config: calm(Task(config, env.spec, env.physics), actors, 0.5)["log_std"]  # noqa: E731
+    bounded = lambda env, config: anneal_log_std(Problem(config, env.spec, env.physics), actors, 0.5)["log_std"]  # noqa: E731
     np.testing.assert_allclose(bounded(plain, config), [[-1.0, -5.0]])
     np.testing.assert_allclose(bounded(plain, replace(config, log_std_final=2.0)), actors["log_std"])
-    np.testing.assert_allclose(bounded(uav, config), [[-3.0, -5.0]])  # around a reflex
-    np.testing.assert_allclose(bounded(uav, replace(config, reflex=False)), [[-1.0, -5.0]])
+    np.testing.assert_allclose(bounded(uav, config), [[-3.0, -5.0]])  # around a base policy
+    np.testing.assert_allclose(bounded(uav, replace(config, base_policy=False)), [[-1.0, -5.0]])
 
 
-def test_the_first_policy_is_the_reflex():
+def test_the_first_policy_is_the_base_policy():
     env = ENVS["uav-mec"].make()
     algorithm = trident.make(SMALL, env.spec, env.physics)
 
@@ -111,12 +111,12 @@ def test_the_first_policy_is_the_reflex():
     def first_actions(key):
         state, now = env.reset(key)
         action, _ = algorithm.act(algorithm.init(key), now.view, key, True)
-        return action, env.scripted["reflex"](key, state)
+        return action, env.scripted["base-policy"](key, state)
 
-    mine, reflex = jax.vmap(first_actions)(jax.random.split(jax.random.key(0), 64))
-    assert (mine.mode == reflex.mode).mean() > 0.99
-    same = np.asarray(mine.mode == reflex.mode)
-    np.testing.assert_allclose(mine.params[same][:, :2], reflex.params[same][:, :2], atol=0.03)
+    mine, base_policy = jax.vmap(first_actions)(jax.random.split(jax.random.key(0), 64))
+    assert (mine.mode == base_policy.mode).mean() > 0.99
+    same = np.asarray(mine.mode == base_policy.mode)
+    np.testing.assert_allclose(mine.params[same][:, :2], base_policy.params[same][:, :2], atol=0.03)
 
 
 def play_random(name):
@@ -128,7 +128,7 @@ def play_random(name):
 
 def known_data(task, roll):
     """A rollout as an update receives it, and the same as all that is replayed."""
-    roll = roll._replace(extras=roll.extras | pirc.note(task, roll))
+    roll = roll._replace(extras=roll.extras | pirc.annotate(task, roll))
     return Data(roll, Replay(block_of(roll, (pirc.KNOWN,)), jnp.int32(roll.reward.size)))
 
 
@@ -138,9 +138,9 @@ def test_violations_get_the_attention_they_are_promised():
     block = block_of(roll)
     rows = block.reward.size
 
-    def weights(cost, attention=0.5, blame=None, agent=0):
-        data = Data(roll, Replay(block._replace(cost=cost, blame=blame), jnp.int32(rows)))
-        return attend(TridentConfig(attention=attention), data, agent)
+    def weights(cost, violation_fraction=0.5, cost_attribution=None, agent=0):
+        data = Data(roll, Replay(block._replace(cost=cost, cost_attribution=cost_attribution), jnp.int32(rows)))
+        return violation_weights(TridentConfig(violation_fraction=violation_fraction), data, agent)
 
     cost = jnp.zeros((rows, 1)).at[: rows // 8].set(1.0)
     weight = weights(cost)
@@ -149,20 +149,20 @@ def test_violations_get_the_attention_they_are_promised():
     assert (weights(jnp.zeros((rows, 1))) == 1.0).all()
 
     first_is_at_fault = (cost > 0)[:, None, :] & jnp.array([True, False])[:, None]
-    np.testing.assert_array_equal(weights(cost, blame=first_is_at_fault, agent=0), weight)
-    assert (weights(cost, blame=first_is_at_fault, agent=1) == 1.0).all(), "the second agent is not to blame"
+    np.testing.assert_array_equal(weights(cost, cost_attribution=first_is_at_fault, agent=0), weight)
+    assert (weights(cost, cost_attribution=first_is_at_fault, agent=1) == 1.0).all(), "the second agent is not to blame"
 
 
 def test_additive_physics_shapes_the_reward_and_nothing_else():
     env, roll = play_random("probe-constrained")
     config = TridentConfig(physics="additive", shaping=0.5)
     rows = block_of(roll)
-    out = shaped(Task(config, env.spec, env.physics), rows)
+    out = shaped(Problem(config, env.spec, env.physics), rows)
     physics = jax.vmap(env.physics.signals)(rows.state, rows.executed)[:, 0]
     np.testing.assert_allclose(out.reward - rows.reward, 0.5 * physics, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(out.cost, rows.cost)
     assert np.abs(np.asarray(physics)).max() > 0.1
-    assert shaped(Task(replace(config, physics="residual"), env.spec, env.physics), rows) is rows
+    assert shaped(Problem(replace(config, physics="residual"), env.spec, env.physics), rows) is rows
 
 
 def test_training_limits_are_tighter_than_the_declared_ones():
@@ -174,7 +174,7 @@ def test_training_limits_are_tighter_than_the_declared_ones():
 @pytest.mark.parametrize("smooth", [0.0, 0.6, 0.85])
 def test_contraction_is_measured_against_later_costs(smooth):
     config, prior = TridentConfig(warm_smooth=smooth), jnp.full(1, 1e-4)
-    gain = Gain(prior, prior, jnp.array([0.5]), jnp.zeros(1), jnp.bool_(True), jnp.bool_(True))
+    gain = CostTracker(prior, prior, jnp.array([0.5]), jnp.zeros(1), jnp.bool_(True), jnp.bool_(True))
     cost = 0.5
     for _ in range(60):  # every round predicts -0.1 and gets -0.04
         gain = promise(config, gain, jnp.array([-0.1]))
@@ -183,7 +183,7 @@ def test_contraction_is_measured_against_later_costs(smooth):
     np.testing.assert_allclose(share, 0.4, rtol=0.02)
     _, share = contraction(replace(config, calibrate=False), gain, jnp.array([cost]))
     assert share[0] == 1.0
-    begun = gain._replace(cost=jnp.array([0.4]), safe_start=jnp.bool_(False))
+    begun = gain._replace(cost=jnp.array([0.4]), warm_started=jnp.bool_(False))
     smoothed, _ = contraction(TridentConfig(smooth=0.75), begun, jnp.array([0.8]))
     np.testing.assert_allclose(smoothed.cost, 0.5, rtol=1e-5)
     rising = gain._replace(cross=jnp.array([-1.0]))
@@ -192,10 +192,10 @@ def test_contraction_is_measured_against_later_costs(smooth):
 
 
 def test_the_first_cost_counts_whole_whatever_round_it_is_measured_in():
-    """After a safe start the first cost was once averaged with a zero that nobody had measured."""
+    """After a warm start the first cost was once averaged with a zero that nobody had measured."""
     env = PROBES["probe-constrained"]()
     config = TridentConfig(smooth=0.7)
-    fresh = lcpo.start(Task(config, env.spec, env.physics), {}).gain
+    fresh = lcpo.start(Problem(config, env.spec, env.physics), {}).gain
     gain, share = contraction(config, fresh, jnp.array([0.8]))
     np.testing.assert_array_equal(gain.cost, jnp.array([0.8], jnp.float32))
     assert gain.known
@@ -268,7 +268,7 @@ def test_multipliers_end_at_the_closed_form_price():
         assert abs(result[f"cost/{env.spec.constraints[0].name}"] - float(env.spec.limits[0])) < 0.05
 
 
-def test_safe_start_imitates_and_keeps_the_given_noise():
+def test_warm_start_imitates_and_keeps_the_given_noise():
     env = PROBES["probe-mode"]()
     algorithm = trident.make(SMALL, env.spec, env.physics)
     script = env.scripted["optimal"]
@@ -339,7 +339,7 @@ def test_states_come_twice_with_opposite_noise():
     env, roll = play_random("probe-constrained")
     block = block_of(roll)
     data = Data(roll, Replay(block, jnp.int32(block.reward.size)))
-    task = Task(replace(SMALL, policy_batch=32), env.spec, env.physics)
+    task = Problem(replace(SMALL, policy_batch=32), env.spec, env.physics)
     scene = jax.jit(lambda key: _scene(task, data, 0, key))(jax.random.key(0))
     np.testing.assert_array_equal(scene.noise[:16], -scene.noise[16:])
     np.testing.assert_array_equal(scene.state[:16], scene.state[16:])
@@ -347,13 +347,14 @@ def test_states_come_twice_with_opposite_noise():
     assert np.abs(np.asarray(scene.noise)).max() > 0.5
 
 
-def test_a_policy_is_judged_as_it_acted_around_its_reflex():
-    """Replayed states and this round's know what the reflex says there: the same actors are as likely as they were."""
+def test_a_policy_is_judged_as_it_acted_around_its_base_policy():
+    """Replayed states and this round's know what the base policy says there: the same actors are as likely as they
+    were."""
     env = PROBES["probe-constrained-modes"]()
     modes, params = env.spec.action.low.shape[1:]
-    says = lambda obs: Reflex(1.0 + jnp.arange(modes) * obs[0], jnp.full((modes, params), 0.4))  # noqa: E731
-    physics = replace(env.physics, reflex=says)
-    task = Task(replace(SMALL, policy_batch=32, reflex_source="both"), env.spec, physics)
+    says = lambda obs: BaseAction(1.0 + jnp.arange(modes) * obs[0], jnp.full((modes, params), 0.4))  # noqa: E731
+    physics = replace(env.physics, base_policy=says)
+    task = Problem(replace(SMALL, policy_batch=32, reflex_source="both"), env.spec, physics)
     algorithm = trident.make(task.config, env.spec, physics)
     state = algorithm.init(jax.random.key(0))
     policy = lambda k, _, step: algorithm.act(state, step.view, k, False)  # noqa: E731
@@ -363,23 +364,23 @@ def test_a_policy_is_judged_as_it_acted_around_its_reflex():
     @jax.jit
     def look(key):
         scene = _scene(task, Data(roll, Replay(block, jnp.int32(block.reward.size))), 0, key)
-        taken, _ = _taken(task, actors, state.critic, known_data(task, roll).rollout)
+        taken, _ = rollout_batch(task, actors, state.critic, known_data(task, roll).rollout)
         mine, others = ratios(used, taken, actors, 0)
         return scene, mine(jax.tree.map(lambda x: x[0], actors), taken), others
 
     scene, mine, others = look(jax.random.key(2))
-    for known, said in zip(scene.leaning, leaning(says, scene.obs), strict=True):
+    for known, said in zip(scene.base_offset, base_offset(says, scene.obs), strict=True):
         np.testing.assert_allclose(known, said, rtol=1e-6)
     np.testing.assert_allclose(mine, 1.0, rtol=1e-4)
     np.testing.assert_allclose(others, 1.0, rtol=1e-4)
 
 
-def test_slopes_weigh_as_much_as_the_critics_are_right():
+def test_gradients_weigh_as_much_as_the_critics_are_right():
     """Trust is the correlation of the critics' advantages with the measured ones; at 1 the direction is that of both,
     at 0 that of the advantages alone."""
     env, _ = play_random("probe-constrained-modes")
     sources = {"weighed": 1.0, "both": 1.0, "none": 0.0, "score": 1.0}
-    tasks = {k: Task(replace(SMALL, policy_batch=32, source=k.replace("none", "weighed")), env.spec, env.physics)
+    tasks = {k: Problem(replace(SMALL, policy_batch=32, source=k.replace("none", "weighed")), env.spec, env.physics)
              for k in sources}  # fmt: skip
     algorithm = trident.make(tasks["both"].config, env.spec, env.physics)
     state = algorithm.init(jax.random.key(0))
@@ -390,9 +391,9 @@ def test_slopes_weigh_as_much_as_the_critics_are_right():
         roll = rollout(env, policy, key, start(env, key, 16), 8)[1]
         data = known_data(tasks["both"], roll)
         critic = pirc.learn(tasks["both"], state.critic, data, state.policy.actors, key, 0)[0]
-        ends, trust = {}, _taken(tasks["weighed"], state.policy.actors, critic, data.rollout)[1]
+        ends, trust = {}, rollout_batch(tasks["weighed"], state.policy.actors, critic, data.rollout)[1]
         for name, task in tasks.items():
-            taken, _ = _taken(task, state.policy.actors, critic, data.rollout)
+            taken, _ = rollout_batch(task, state.policy.actors, critic, data.rollout)
             scene = _scene(task, data, 0, key)
             update = AgentUpdate(task, critic, scene, taken, sources[name], 0.5, 0.01, 0, jnp.zeros(1), key)
             ends[name] = ravel_pytree(update.run(state.policy.actors, jnp.array([UNLIMITED]))[0])[0]
@@ -408,11 +409,11 @@ def test_slopes_weigh_as_much_as_the_critics_are_right():
 
 
 def test_a_high_price_outweighs_whatever_the_reward_says():
-    """With multipliers every source ends in the same place, down the cost's slope, if costs are dear enough."""
+    """With multipliers every source ends in the same place, down the cost's gradient, if costs are dear enough."""
     env, _ = play_random("probe-constrained-modes")
     config = replace(SMALL, policy_batch=32, safety="lagrangian")
     tasks = {
-        s: Task(replace(config, source=s), env.spec, env.physics) for s in ("pathwise", "both", "score", "weighed")
+        s: Problem(replace(config, source=s), env.spec, env.physics) for s in ("pathwise", "both", "score", "weighed")
     }
     algorithm = trident.make(tasks["both"].config, env.spec, env.physics)
     state = algorithm.init(jax.random.key(0))
@@ -424,7 +425,7 @@ def test_a_high_price_outweighs_whatever_the_reward_says():
         data, found = known_data(tasks["both"], roll), {}
         critic = pirc.learn(tasks["both"], state.critic, data, state.policy.actors, key, 0)[0]
         for name, task in tasks.items():
-            taken, trust = _taken(task, state.policy.actors, critic, data.rollout)
+            taken, trust = rollout_batch(task, state.policy.actors, critic, data.rollout)
             update = AgentUpdate(
                 task, critic, _scene(task, data, 0, key), taken, trust, 0.5, 0.01, 0, jnp.array([price]), key
             )
@@ -451,7 +452,7 @@ def test_agreement_is_a_correlation_that_is_never_negative():
 
 def test_critics_know_the_closed_form_of_both_ends_and_fit_it_to_the_rollout():
     env, roll = play_random("probe-constrained-modes")
-    task = Task(replace(SMALL, critic_steps=2, critic_batch=8), env.spec, env.physics)
+    task = Problem(replace(SMALL, critic_steps=2, critic_batch=8), env.spec, env.physics)
     rows = block_of(roll)
     fit = PhysicsFit(*jnp.array([[0.3, 0.2, 0.1, 1.0]] * task.num_signals).T)
     following = jax.tree.map(lambda x: jnp.roll(x, 1, axis=0), rows.executed)
@@ -484,7 +485,7 @@ def test_critics_know_the_closed_form_of_both_ends_and_fit_it_to_the_rollout():
 def test_what_the_closed_form_says_of_a_transition_is_kept_with_it():
     """After two rounds every replayed row carries what the closed form says of it anew, and TD reads just that."""
     env = PROBES["probe-chain"]()
-    task = Task(replace(SMALL, critic_steps=2, critic_batch=8), env.spec, env.physics)
+    task = Problem(replace(SMALL, critic_steps=2, critic_batch=8), env.spec, env.physics)
     algorithm = trident.make(task.config, env.spec, env.physics)
     run = program(env, replace(algorithm, update=lambda state, *_: (state, {})), 4)  # nothing is learned here
     state, go = jax.jit(run.init)(jax.random.key(0)), jax.jit(run.round)
@@ -504,7 +505,7 @@ def test_what_the_closed_form_says_of_a_transition_is_kept_with_it():
 
 def test_td_reads_the_closed_form_of_what_was_done_and_of_what_is_done_next(monkeypatch):
     env, roll = play_random("probe-chain")
-    task = Task(replace(SMALL, critic_steps=2, critic_batch=8), env.spec, env.physics)
+    task = Problem(replace(SMALL, critic_steps=2, critic_batch=8), env.spec, env.physics)
     state, data = trident.make(task.config, env.spec, env.physics).init(jax.random.key(0)), known_data(task, roll)
 
     class Enough(Exception):
@@ -530,13 +531,13 @@ def test_td_reads_the_closed_form_of_what_was_done_and_of_what_is_done_next(monk
 def test_critics_read_the_same_whatever_physics_and_printed_ones_know_no_costs():
     env = PROBES["probe-constrained-modes"]()
     config = replace(SMALL, horizon="one-step", cost_physics=False)
-    task, whole = Task(config, env.spec, env.physics), Task(SMALL, env.spec, env.physics)
+    task, whole = Problem(config, env.spec, env.physics), Problem(SMALL, env.spec, env.physics)
     critic = lambda config: trident.make(config, env.spec, env.physics).init(jax.random.key(0)).critic  # noqa: E731
     sizes = {critic(c).critics.reward[0]["w"].shape[0] for c in (config, replace(SMALL, physics="none"), SMALL)}
     per_agent = env.spec.obs_dim + env.spec.action.num_modes + env.spec.action.num_params
     assert sizes == {env.spec.state_dim + env.spec.num_agents * per_agent}
     _, roll = play_random("probe-constrained-modes")
-    now, of_whole = (pirc.note(t, roll)[pirc.KNOWN].parts.now for t in (task, whole))
+    now, of_whole = (pirc.annotate(t, roll)[pirc.KNOWN].parts.now for t in (task, whole))
     np.testing.assert_allclose(now[..., 0], of_whole[..., 0], rtol=1e-6)
     assert not now[..., 1:].any()
     assert of_whole[..., 1:].any()
@@ -547,7 +548,7 @@ def gradients_of(name, **fields):
     env, roll = play_random(name)
     block = block_of(roll)
     data = Data(roll, Replay(block, jnp.int32(block.reward.size)))
-    task = Task(replace(SMALL, policy_batch=32, estimator="exact", **fields), env.spec, env.physics)
+    task = Problem(replace(SMALL, policy_batch=32, estimator="exact", **fields), env.spec, env.physics)
     state = trident.make(task.config, env.spec, env.physics).init(jax.random.key(0))
     fit = state.critic.fit._replace(later=jnp.full(task.num_signals, 0.5))
     theta, unravel = ravel_pytree(jax.tree.map(lambda x: x[0], state.policy.actors))
@@ -565,7 +566,8 @@ def gradients_of(name, **fields):
 
 
 def test_gradients_of_the_halves_add_up_to_that_of_the_surrogates():
-    """Over halves and paths, at an untrained policy and critics with slopes; both draws of a state lie in one half."""
+    """Over halves and paths, at an untrained policy and critics with gradients; both draws of a state lie in one
+    half."""
     states, halves, whole = gradients_of("probe-mode", source="pathwise")(0.1, jax.random.key(2))
     np.testing.assert_allclose(halves.sum((0, 1)), whole, rtol=1e-4, atol=1e-6)
     assert (np.linalg.norm(halves, axis=-1) > 1e-6).all(), "every half and path has a gradient for every signal"
@@ -574,16 +576,16 @@ def test_gradients_of_the_halves_add_up_to_that_of_the_surrogates():
     np.testing.assert_array_equal(other[:8], other[8:])
 
 
-def test_around_a_reflex_the_reward_goes_by_the_closed_form():
+def test_around_a_base_policy_the_reward_goes_by_the_closed_form():
     uav, probe = ENVS["uav-mec"].make(), PROBES["probe-mode"]()
-    source = lambda env, **fields: Task(TridentConfig(**fields), env.spec, env.physics).source  # noqa: E731
+    source = lambda env, **fields: Problem(TridentConfig(**fields), env.spec, env.physics).source  # noqa: E731
     assert source(uav) == "closed-form"
     assert source(uav, reflex_source="score") == "score"
-    for fields in ({"reflex": False}, {"physics": "none"}, {"reflex_source": "both"}):
+    for fields in ({"base_policy": False}, {"physics": "none"}, {"reflex_source": "both"}):
         assert source(uav, **fields) == "both"
     assert source(probe) == "both"
     with pytest.raises(TridentError, match="closed-form needs an environment with physics"):
-        Task(TridentConfig(source="closed-form"), probe.spec, None).source  # noqa: B018
+        Problem(TridentConfig(source="closed-form"), probe.spec, None).source  # noqa: B018
 
 
 def test_by_the_closed_form_alone_the_residual_of_the_reward_has_no_say():
@@ -605,7 +607,7 @@ def test_without_physics_and_with_alpha_one_it_is_cpo_on_the_exact_marginal():
         SMALL, hidden=(8,), policy_batch=64, fisher_batch=64, estimator="exact", source="pathwise", physics="none",
         filter=False, alpha=1.0, cg_steps=200, damping=0.1, trust_region=0.01,
     )  # fmt: skip
-    task = Task(config, env.spec, env.physics)
+    task = Problem(config, env.spec, env.physics)
     state = trident.make(config, env.spec, env.physics).init(jax.random.key(0))
     critics = jax.tree.map(lambda w: w + 0.2 * jax.random.normal(jax.random.key(1), w.shape), state.critic.critics)
     critic, actors = state.critic._replace(critics=critics), state.policy.actors
@@ -650,7 +652,7 @@ def test_without_physics_and_with_alpha_one_it_is_cpo_on_the_exact_marginal():
 def test_advantages_stand_on_the_critic_at_the_most_likely_action():
     """GAE of the round, with Q of what the policy would most likely do before and after every step as the value."""
     env = PROBES["probe-chain"]()  # its state moves, and its episodes end in the midst of the rollout
-    task = Task(replace(SMALL, discount=0.7, gae_lambda=0.6), env.spec, env.physics)
+    task = Problem(replace(SMALL, discount=0.7, gae_lambda=0.6), env.spec, env.physics)
     algorithm = trident.make(task.config, env.spec, env.physics)
     state = algorithm.init(jax.random.key(0))
     critics = jax.tree.map(lambda w: w + 0.2 * jax.random.normal(jax.random.key(1), w.shape), state.critic.critics)
@@ -658,7 +660,7 @@ def test_advantages_stand_on_the_critic_at_the_most_likely_action():
     critic, actors = state.critic._replace(critics=critics, fit=fit), state.policy.actors
     policy = lambda k, _, step: algorithm.act(state, step.view, k, False)  # noqa: E731
     roll = jax.jit(lambda key: rollout(env, policy, key, start(env, key, 4), 20)[1])(jax.random.key(2))
-    taken, _ = jax.jit(lambda roll: _taken(task, actors, critic, known_data(task, roll).rollout))(roll)
+    taken, _ = jax.jit(lambda roll: rollout_batch(task, actors, critic, known_data(task, roll).rollout))(roll)
 
     @jax.jit
     def value(place, view):
@@ -680,7 +682,7 @@ def test_advantages_stand_on_the_critic_at_the_most_likely_action():
 
 def test_costs_as_printed_are_the_cost_critics_where_episodes_begin():
     env = PROBES["probe-chain"]()
-    task = Task(replace(SMALL, physics="none"), env.spec, None)
+    task = Problem(replace(SMALL, physics="none"), env.spec, None)
     algorithm = trident.make(task.config, env.spec)
     state = algorithm.init(jax.random.key(0))
     critics = jax.tree.map(lambda w: w + 0.2 * jax.random.normal(jax.random.key(1), w.shape), state.critic.critics)
@@ -693,7 +695,7 @@ def test_costs_as_printed_are_the_cost_critics_where_episodes_begin():
     x = q_input(roll.state, roll.obs, encode_action(env.spec.action, *action))
     value = critic.fit.unit * residual(critics, x)  # the level of a fresh fit is nothing
     cost = np.asarray((1.0 - task.discounts) * value)[..., 1:]
-    found = jax.jit(lambda roll: _believed_costs(task, actors, critic, known_data(task, roll).rollout))
+    found = jax.jit(lambda roll: critic_cost_estimate(task, actors, critic, known_data(task, roll).rollout))
     np.testing.assert_allclose(found(roll), (cost[7, 1] + cost[12, 3]) / 2, rtol=1e-4)
     none = roll._replace(terminated=never, truncated=never)
     np.testing.assert_allclose(found(none), cost.mean((0, 1)), rtol=1e-4)
@@ -702,7 +704,7 @@ def test_costs_as_printed_are_the_cost_critics_where_episodes_begin():
 
 def test_the_printed_closed_form_is_one_step_unscaled():
     env, roll = play_random("probe-constrained-modes")
-    task = Task(replace(SMALL, critic_steps=2, critic_batch=8, horizon="one-step"), env.spec, env.physics)
+    task = Problem(replace(SMALL, critic_steps=2, critic_batch=8, horizon="one-step"), env.spec, env.physics)
     state, data = trident.make(task.config, env.spec, env.physics).init(jax.random.key(0)), known_data(task, roll)
     fit = jax.jit(lambda key: pirc.learn(task, state.critic, data, state.policy.actors, key, 0)[0])(
         jax.random.key(1)
@@ -725,7 +727,7 @@ def test_agents_share_one_budget_or_each_spend_it_all(share, monkeypatch):
     monkeypatch.setattr(AgentUpdate, "run", spend_all)
     env, roll = play_random("probe-chain")
     config = replace(SMALL, share_budget=share, updates=2, policy_batch=32, fisher_batch=16, source="pathwise")
-    task, rows = Task(config, env.spec, None), block_of(roll)
+    task, rows = Problem(config, env.spec, None), block_of(roll)
     state = trident.make(config, env.spec).init(jax.random.key(0))
     data = Data(roll, Replay(rows, jnp.int32(rows.reward.size)))
     learn = jax.jit(lambda key: lcpo.learn(task, state.policy, state.critic, data, key, 0.0, 0)[1])
@@ -740,9 +742,9 @@ def test_the_printed_preset_is_printed_in_every_part():
     wanted = {
         "estimator": "stgc-paper", "safety": "paper", "recovery": "paper", "agent_order": "fixed", "anneal": "paper",
         "horizon": "one-step", "cost_physics": False, "share_budget": False, "feasible": "critic", "calibrate": False,
-        "filter": False, "reflex": False, "tighten": 1.0, "smooth": 0.0, "source": "pathwise", "precondition": False,
-        "trust_region": 0.02, "updates": 2,
-        "hidden": (256, 256), "critic_hidden": (512, 512, 512), "cost_hidden": (256, 256),
+        "filter": False, "base_policy": False, "tighten": 1.0, "smooth": 0.0, "source": "pathwise", "precondition":
+        False, "trust_region": 0.02, "updates": 2, "hidden": (256, 256), "critic_hidden": (512, 512, 512),
+        "cost_hidden": (256, 256),
     }  # fmt: skip
     assert {name: getattr(printed, name) for name in wanted} == wanted
 
@@ -758,18 +760,18 @@ def test_every_diagnostic_of_the_figures_is_logged():
 
 def test_variants_take_what_was_tuned_but_keep_what_makes_them():
     env = ENVS["smac-3m"].make()
-    tuned, variant = (default_config(name, env) for name in ("trident", "trident-no-reflex"))
+    tuned, variant = (default_config(name, env) for name in ("trident", "trident-scratch"))
     assert tuned.reflex_source != TridentConfig().reflex_source
-    assert variant == replace(tuned, reflex=False)
+    assert variant == replace(tuned, base_policy=False)
 
 
 def test_variants_of_rivals_take_what_was_tuned_for_their_model(monkeypatch):
     env = PROBES["probe-constrained"]()
     name = env.spec.name
-    tuned = {("mappo-lag", name): {"rate": 0.7, "log_std": 0.3}, ("mappo-lag-reflex", name): {"lr": 0.5}}
+    tuned = {("mappo-lag", name): {"rate": 0.7, "log_std": 0.3}, ("mappo-lag-residual", name): {"lr": 0.5}}
     monkeypatch.setattr(registry, "TUNED", tuned)
-    own = ALGORITHMS["mappo-lag-reflex"].config
-    variant, model = (default_config(algo, env) for algo in ("mappo-lag-reflex", "mappo-lag"))
+    own = ALGORITHMS["mappo-lag-residual"].config
+    variant, model = (default_config(algo, env) for algo in ("mappo-lag-residual", "mappo-lag"))
     assert (variant.rate, variant.log_std, variant.lr) == (0.7, own.log_std, 0.5)
     assert (model.rate, model.log_std) == (0.7, 0.3)
     assert all(preset.like in ALGORITHMS for preset in ALGORITHMS.values() if preset.like is not None)

@@ -14,7 +14,17 @@ import pytest
 from trident.envs.checks.shapes import declaration_faults, shape_faults
 from trident.envs.checks.values import check_env, find_doubts, find_faults, random_action
 from trident.errors import TridentError
-from trident.types import ActionSpec, BulkPhysics, Constraint, EnvSpec, HybridAction, Metric, Physics, Reflex, TimeStep
+from trident.types import (
+    ActionSpec,
+    BaseAction,
+    BulkPhysics,
+    Constraint,
+    EnvSpec,
+    HybridAction,
+    Metric,
+    Physics,
+    TimeStep,
+)
 
 HORIZON = 4
 LOW = np.array([[[0.0], [0.0]], [[-1.0], [0.0]]], np.float32)
@@ -115,8 +125,8 @@ def returning(**fields):
 
 
 def suggesting(preference, unit):
-    reflex = lambda obs: Reflex(jnp.full(2, preference), jnp.full((2, 1), unit))  # noqa: E731
-    return Physics(signals, lambda s, a: s, nominal, reflex)
+    base_policy = lambda obs: BaseAction(jnp.full(2, preference), jnp.full((2, 1), unit))  # noqa: E731
+    return Physics(signals, lambda s, a: s, nominal, base_policy)
 
 
 def in_bulk(of_signals, predict, of_nominal):
@@ -137,7 +147,9 @@ def acting(mode, x):
 
 
 def test_a_sound_environment_has_neither_faults_nor_doubts():
-    physics = Physics(signals, lambda state, action: state, nominal, lambda obs: Reflex(jnp.ones(2), jnp.zeros((2, 1))))
+    physics = Physics(
+        signals, lambda state, action: state, nominal, lambda obs: BaseAction(jnp.ones(2), jnp.zeros((2, 1)))
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_env(Toy(physics=physics, scripted={"stay": stay}, shield=shield))
@@ -204,7 +216,7 @@ SHAPES = {
         physics=Physics(lambda s, a: jnp.zeros(1), lambda s, a: s, nominal)
     ),
     "physics.predict returns as float32[]": Toy(physics=Physics(signals, lambda s, a: s[0], nominal)),
-    "physics.reflex returns as float32[2]": Toy(
+    "physics.base_policy returns as float32[2]": Toy(
         physics=Physics(signals, lambda s, a: s, nominal, lambda o: jnp.ones(2))
     ),
     "physics.nominal returns as int32[2]": Toy(physics=Physics(signals, lambda s, a: s, lambda s: nominal(s).mode)),
@@ -235,12 +247,12 @@ def resets_itself(env, key, before, after, out):
 
 
 def bent(state, action):
-    """sqrt has no slope at zero, which is the lower end of agent 0's box and what unread parameters are."""
+    """sqrt has no gradient at zero, which is the lower end of agent 0's box and what unread parameters are."""
     return jnp.stack([jnp.sqrt(jnp.abs(action.params[0, 0])), jnp.float32(0)])
 
 
 def swerve(state, action):
-    """The next place depends on the root of a parameter, which has no slope at zero."""
+    """The next place depends on the root of a parameter, which has no gradient at zero."""
     return state + jnp.sqrt(jnp.abs(action.params[0, 0]))
 
 
@@ -289,8 +301,8 @@ VALUES = {
     ),
     "physics.predict is not finite in mode [0, 1]": Toy(physics=Physics(signals, lambda s, a: s / 0, nominal)),
     "the gradient in the parameters of physics.signals one step later": Toy(physics=Physics(far, swerve, nominal)),
-    "physics.reflex is not finite": Toy(physics=suggesting(jnp.inf, 0.0)),
-    "physics.reflex suggests parameters outside [-1, 1]": Toy(physics=suggesting(0.0, 1.5)),
+    "physics.base_policy is not finite": Toy(physics=suggesting(jnp.inf, 0.0)),
+    "physics.base_policy suggests parameters outside [-1, 1]": Toy(physics=suggesting(0.0, 1.5)),
     "physics.bulk.signals says something else than physics.signals in 100% of the rows": Toy(
         physics=in_bulk(lambda s, a: 0.1 + jax.vmap(placed)(s, a), lambda s, a: s, jax.vmap(nominal))
     ),

@@ -1,4 +1,4 @@
-"""The reflex of `intersection`: the rules of the road for one driver that knows only its own observation."""
+"""The base policy of `intersection`: the rules of the road for one driver that knows only its own observation."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from trident.training.registry import ENVS
 
 @pytest.fixture(scope="module")
 def drives():
-    """32 episodes of everyone following their reflex, and what nominal would have done in the same states."""
+    """32 episodes of everyone following their base policy, and what nominal would have done in the same states."""
     env = ENVS["intersection"].make()
 
     @jax.jit
@@ -18,7 +18,7 @@ def drives():
     def play(key):
         def step(carry, key):
             state, _ = carry
-            alone, fleet = (env.scripted[policy](key, state) for policy in ("reflex", "nominal"))
+            alone, fleet = (env.scripted[policy](key, state) for policy in ("base-policy", "nominal"))
             after, now = env.step(key, state, alone)
             return (after, now), (alone, fleet, state.driving, now.metrics, now.state)
 
@@ -45,11 +45,11 @@ def test_it_drives_like_nominal_but_more_carefully(drives):
 
 
 def test_raw_steering_has_none():
-    assert ENVS["intersection-raw"].make().physics.reflex is None
+    assert ENVS["intersection-raw"].make().physics.base_policy is None
 
 
-def test_the_slope_of_nominal_is_finite_in_a_compiled_batch(drives):
-    """With jnp.min in the rules of following, a fifth of these slopes was 0 / 0 (see `trident.maths.stable_min`)."""
+def test_the_gradient_of_nominal_is_finite_in_a_compiled_batch(drives):
+    """With jnp.min in the rules of following, a fifth of these gradients was 0 / 0 (see `trident.maths.stable_min`)."""
     env, (*_, states) = drives
     rows = states[:, :150].reshape(-1, env.spec.state_dim)
     slope = jax.jit(jax.vmap(lambda s: jax.jvp(lambda s: env.physics.nominal(s).params, (s,), (jnp.ones_like(s),))[1]))

@@ -1,4 +1,4 @@
-"""The shield's promise: from safe starts nobody collides or leaves the lane, whatever the policy."""
+"""The shield's promise: from warm starts nobody collides or leaves the lane, whatever the policy."""
 
 from __future__ import annotations
 

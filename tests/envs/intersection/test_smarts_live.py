@@ -91,7 +91,7 @@ def test_a_contact_ends_both_vehicles(env):
     assert set(np.flatnonzero(env.env_state.phase == 3)) == {first, other}
 
 
-def test_a_short_training_and_a_film(tmp_path):
+def test_a_short_training_and_a_video(tmp_path):
     told, out = io.StringIO(), tmp_path / "run"
     config = {"envs": 1, "steps": 75, "hidden": (8,), "critic_hidden": (8,)}
     setup = make_setup("smarts-intersection", "mappo", Settings(episodes=1, seeds=1), config)

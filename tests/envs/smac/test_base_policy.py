@@ -1,4 +1,4 @@
-"""The reflex of SMAC: what one soldier suggests to itself from its own observation."""
+"""The base policy of SMAC: what one soldier suggests to itself from its own observation."""
 
 import jax
 import jax.numpy as jnp
@@ -16,10 +16,10 @@ EAST, WEST = 4, 5
 def suggested(env, units):
     """The mode that every ally prefers, and its offset as two numbers in the disc."""
     obs, _, mask = env._look(units, jnp.int32(0))
-    reflex = jax.vmap(env.physics.reflex)(obs)
-    mode = np.asarray(reflex.preference.argmax(-1))
+    base_policy = jax.vmap(env.physics.base_policy)(obs)
+    mode = np.asarray(base_policy.preference.argmax(-1))
     assert np.take_along_axis(np.asarray(mask), mode[:, None], 1).all()
-    return mode, np.asarray(square_to_disc(reflex.unit[np.arange(len(mode)), mode]))
+    return mode, np.asarray(square_to_disc(base_policy.unit[np.arange(len(mode)), mode]))
 
 
 def chosen(env, units):

@@ -1,4 +1,4 @@
-"""The reflex of `uav-mec`: physics for one UAV that knows only its own observation."""
+"""The base policy of `uav-mec`: physics for one UAV that knows only its own observation."""
 
 import jax
 import jax.numpy as jnp
@@ -8,13 +8,13 @@ import pytest
 from trident.envs.uav_mec.base_policy import lean, speed_within
 from trident.envs.uav_mec.config import UavMecConfig
 from trident.envs.uav_mec.dynamics import velocity_of
-from trident.envs.uav_mec.physics import thrifty_speed
+from trident.envs.uav_mec.physics import min_power_speed
 from trident.physics import propulsion
 from trident.training.registry import ENVS
 
 
 @pytest.mark.parametrize("name", ["uav-mec", "uav-mec-course", "uav-mec-polar", "uav-mec-n8"])
-def test_reflex_has_the_direction_and_the_mode_of_nominal(name):
+def test_base_policy_has_the_direction_and_the_mode_of_nominal(name):
     """Each UAV by itself suggests what the physics of the global state takes for granted of the whole fleet, unless it
     hears one that is full."""
     env = ENVS[name].make()
@@ -23,7 +23,7 @@ def test_reflex_has_the_direction_and_the_mode_of_nominal(name):
     def episode(key):
         def slot(carry, key):
             state, _ = carry
-            alone, fleet = (env.scripted[policy](key, state) for policy in ("reflex", "nominal"))
+            alone, fleet = (env.scripted[policy](key, state) for policy in ("base-policy", "nominal"))
             after, now = env.step(key, state, alone)
             load = state.link.sum(1)
             heard = jnp.linalg.norm(state.uav[:, None] - state.uav[None], axis=-1) <= 2.0 * env.config.sight
@@ -37,7 +37,7 @@ def test_reflex_has_the_direction_and_the_mode_of_nominal(name):
     same = np.asarray(alone.mode) == np.asarray(fleet.mode)
     assert same.mean() > 0.99  # two modes may cost the same but for rounding
     mine, its = (np.asarray(velocity_of(env.config, a.params))[same] for a in (alone, fleet))
-    least = thrifty_speed(env.config)
+    least = min_power_speed(env.config)
     speed = np.linalg.norm(mine, axis=-1)
     assert speed.min() > least - 0.1
     assert speed.max() > least + 3.0  # some are far from their users, and hurry
@@ -64,7 +64,7 @@ def test_an_idle_uav_leans_half_way_to_the_nearest_full_one():
 
 def test_speed_within_an_energy_inverts_the_propulsion():
     config = UavMecConfig()
-    least = thrifty_speed(config)
+    least = min_power_speed(config)
     energy = jnp.array([0.0, 40.0, 55.0, 60.2, 100.0, 1e3])
     speed = np.asarray(speed_within(config, energy))
     np.testing.assert_allclose(speed[:2], least)  # not even that is enough

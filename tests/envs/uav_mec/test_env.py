@@ -78,7 +78,9 @@ def test_costs_and_margins_tell_the_same(default):
         *_, state, ts = default.random_step(t, state)
         np.testing.assert_array_equal(ts.cost > 0, ts.margin < 0)
         np.testing.assert_array_equal(ts.cost[:, 1], ts.metrics["cv_all"] * (t >= CASES["default"].grace))
-        np.testing.assert_allclose(ts.blame.mean(1), ts.cost, err_msg="as many are to blame as the cost counts")
+        np.testing.assert_allclose(
+            ts.cost_attribution.mean(1), ts.cost, err_msg="as many are to blame as the cost counts"
+        )
         hits += np.asarray(ts.cost > 0).sum(0)
     assert (hits > 3).all()
 

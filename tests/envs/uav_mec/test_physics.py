@@ -14,11 +14,11 @@ from trident.envs.uav_mec.physics import (
     assemble,
     chances,
     links,
+    min_power_speed,
     next_scene,
     nominal,
     signals,
     task_spread,
-    thrifty_speed,
     unpack,
 )
 from trident.types import HybridAction
@@ -184,4 +184,4 @@ def test_numbers_of_the_tasks():
     rng = np.random.default_rng(0)
     cycles = 1e-3 * rng.uniform(4, 8, 400_000) * rng.uniform(80, 160, 400_000)
     assert task_spread(CONFIG) == pytest.approx(cycles.std(), rel=0.01)
-    assert thrifty_speed(CONFIG) == pytest.approx(9.7, abs=0.1)
+    assert min_power_speed(CONFIG) == pytest.approx(9.7, abs=0.1)

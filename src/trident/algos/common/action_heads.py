@@ -1,4 +1,4 @@
-"""Three ways to turn a network's output into a hybrid action, for learners that follow a critic's slope.
+"""Three ways to turn a network's output into a hybrid action, for learners that follow a critic's gradient.
 
                  a policy's output               what the critics read (A numbers)          what is done
     hybrid       logits; parameters of each mode Gumbel-softmax sample y of the mode,       argmax y and that mode's
@@ -8,9 +8,9 @@
     relaxed      M + P numbers                   the same in [-1, 1]                        argmax of the first M; rest
 
 Critics read what the policy *meant* (recorded beside what was done), never a one-hot: they are trained where the
-policies' slopes are taken. A critic that knows only one-hots is followed there by a straight-through estimator, whose
-slope at a corner need not point to the better corner; on the probe with three modes that failed in three runs of four.
-"""
+policies' gradients are taken. A critic that knows only one-hots is followed there by a straight-through estimator,
+whose gradient at a corner need not point to the better corner; on the probe with three modes that failed in three runs
+of four."""
 
 from __future__ import annotations
 

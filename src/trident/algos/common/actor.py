@@ -10,10 +10,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from trident.maths import hybrid
-from trident.maths.batching import in_chunks
+from trident.maths.batching import map_batches
 from trident.maths.hybrid import HybridDist
 from trident.nets import Params, mlp_apply, mlp_init
-from trident.types import ActionSpec, HybridAction, ReflexOf, View, decode_params
+from trident.types import ActionSpec, BasePolicy, HybridAction, View, decode_params
 
 
 def actor_init(
@@ -37,13 +37,13 @@ def actor_init(
     }
 
 
-Leaning = tuple[Float[Array, "*rows M"], Float[Array, "*rows M P"]]
-REFLEX_EDGE = 0.95
+BaseOffset = tuple[Float[Array, "*rows M"], Float[Array, "*rows M P"]]
+BASE_EDGE = 0.95
 """Suggested parameters nearer to the edge of their box than this are pulled in: the edge is at infinity before tanh."""
 
 
-def actor_apply(params: Params, obs: Float[Array, "*batch O"], towards: Leaning | None = None) -> HybridDist:
-    """The network's output, or its correction of what physics suggests for the observation (`leaning`)."""
+def actor_apply(params: Params, obs: Float[Array, "*batch O"], base: BaseOffset | None = None) -> HybridDist:
+    """The network's output, or its correction of what physics suggests for the observation (`base_offset`)."""
     heads, num_params = params["log_std"].shape
     out = mlp_apply(params["trunk"], obs)
     num_modes = out.shape[-1] - heads * num_params
@@ -51,27 +51,29 @@ def actor_apply(params: Params, obs: Float[Array, "*batch O"], towards: Leaning 
     mean = jnp.broadcast_to(mean, (*out.shape[:-1], num_modes, num_params))
     log_std = jnp.clip(params["log_std"], -4.0, 1.0)
     dist = HybridDist(out[..., :num_modes], mean, jnp.broadcast_to(log_std, mean.shape))
-    if towards is None:
+    if base is None:
         return dist
-    return dist._replace(logits=dist.logits + towards[0], mean=dist.mean + towards[1])
+    return dist._replace(logits=dist.logits + base[0], mean=dist.mean + base[1])
 
 
 ROWS = 1024
-"""Of an actor's inputs that are worked through at once where there are many, and slopes are taken again and again."""
+"""Of an actor's inputs that are worked through at once where there are many, and gradients are taken again and
+again."""
 
 
-def actor_by_parts(params: Params, obs: Float[Array, "B O"], towards: Leaning | None = None) -> HybridDist:
+def actor_by_parts(params: Params, obs: Float[Array, "B O"], base: BaseOffset | None = None) -> HybridDist:
     """`actor_apply` of many rows; its derivatives are taken part by part as well."""
-    return in_chunks(lambda rows: actor_apply(params, *rows), (obs, towards), ROWS)
+    return map_batches(lambda rows: actor_apply(params, *rows), (obs, base), ROWS)
 
 
-def leaning(reflex: ReflexOf | None, obs: Float[Array, "*batch O"]) -> Leaning | None:
-    """What a reflex, if there is one, adds to the logits and, before the squash, to the means. It depends on nothing
+def base_offset(base_policy: BasePolicy | None, obs: Float[Array, "*batch O"]) -> BaseOffset | None:
+    """What a base policy, if there is one, adds to the logits and, before the squash, to the means. It depends on
+    nothing
     that is learned: wherever a policy is looked at again and again, once is enough."""
-    if reflex is None:
+    if base_policy is None:
         return None
-    preference, unit = jnp.vectorize(reflex, signature="(o)->(m),(m,p)")(jax.lax.stop_gradient(obs))
-    return preference, jnp.arctanh(jnp.clip(unit, -REFLEX_EDGE, REFLEX_EDGE))
+    preference, unit = jnp.vectorize(base_policy, signature="(o)->(m),(m,p)")(jax.lax.stop_gradient(obs))
+    return preference, jnp.arctanh(jnp.clip(unit, -BASE_EDGE, BASE_EDGE))
 
 
 def actors_init(key: Any, num_agents: int, *args: Any) -> Params:
@@ -79,18 +81,18 @@ def actors_init(key: Any, num_agents: int, *args: Any) -> Params:
     return jax.vmap(lambda k: actor_init(k, *args))(jax.random.split(key, num_agents))
 
 
-def actors_apply(params: Params, obs: Float[Array, "*batch N O"], towards: Leaning | None = None) -> HybridDist:
+def actors_apply(params: Params, obs: Float[Array, "*batch N O"], base: BaseOffset | None = None) -> HybridDist:
     """Stacked actors on stacked observations; the agent axis of the result stands where it stood in `obs`."""
     axis = obs.ndim - 2
-    dist = jax.vmap(actor_apply, in_axes=(0, axis, axis), out_axes=0)(params, obs, towards)
+    dist = jax.vmap(actor_apply, in_axes=(0, axis, axis), out_axes=0)(params, obs, base)
     return jax.tree.map(lambda x: jnp.moveaxis(x, 0, axis), dist)
 
 
 def act(
-    params: Params, spec: ActionSpec, view: View, key: Any, deterministic: bool, reflex: ReflexOf | None = None
+    params: Params, spec: ActionSpec, view: View, key: Any, deterministic: bool, base_policy: BasePolicy | None = None
 ) -> tuple[HybridAction, dict[str, Any]]:
     """Stacked actors choose for one environment; extras hold what an on-policy learner needs, per agent."""
-    dist, used = actors_apply(params, view.obs, leaning(reflex, view.obs)), jnp.asarray(spec.used)
+    dist, used = actors_apply(params, view.obs, base_offset(base_policy, view.obs)), jnp.asarray(spec.used)
     if deterministic:
         mode, raw = hybrid.most_likely(dist, view.mode_mask, used)
     else:

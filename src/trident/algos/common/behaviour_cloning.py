@@ -1,4 +1,4 @@
-"""A safe start: fit stacked actors to the actions a scripted policy took."""
+"""A warm start: fit stacked actors to the actions a scripted policy took."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
 
-from trident.algos.common.actor import Leaning, actors_apply, leaning
+from trident.algos.common.actor import BaseOffset, actors_apply, base_offset
 from trident.maths import hybrid
-from trident.types import ActionSpec, Metrics, ReflexOf, Transition, encode_params
+from trident.types import ActionSpec, BasePolicy, Metrics, Transition, encode_params
 
 EDGE = 0.97
 """Parameters nearer to the edge of their box than this are pulled in: the edge itself is at infinity before tanh."""
 
 
 def imitation_loss(
-    actors: Any, spec: ActionSpec, rows: Transition, towards: Leaning | None = None, spread: float = 0.3
+    actors: Any, spec: ActionSpec, rows: Transition, base: BaseOffset | None = None, spread: float = 0.3
 ) -> tuple[Float[Array, ""], Metrics]:
     """- log p(mode) + |mean(mode) - raw|^2 / (2 spread^2) over the used parameters, averaged over living agents.
 
     The policy's own standard deviation takes no part: a scripted policy without noise would drive it to zero.
     """
-    dist = actors_apply(actors, rows.obs, towards)
+    dist = actors_apply(actors, rows.obs, base)
     mode = rows.executed.mode
     log_p = jnp.take_along_axis(hybrid.mode_log_probs(dist.logits, rows.mode_mask), mode[..., None], -1)[..., 0]
     unit = jnp.clip(encode_params(spec, *rows.executed), -EDGE, EDGE)
@@ -40,19 +40,19 @@ def imitation_loss(
 
 def imitate(
     actors: Any, spec: ActionSpec, rollout: Transition, key: Any, steps: int, batch: int, lr: float, log_std: float,
-    reflex: ReflexOf | None = None,
+    base_policy: BasePolicy | None = None,
 ) -> tuple[Any, Metrics]:  # fmt: skip
     """Adam on random rows of the rollout [T, E, ...]; the actors leave with the given log-std in every mode."""
     total = rollout.reward.size
     rows = jax.tree.map(lambda x: x.reshape(total, *x.shape[2:]), rollout._replace(metrics={}, extras={}))
-    towards = leaning(reflex, rows.obs)
+    base = base_offset(base_policy, rows.obs)
     adam = optax.adam(optax.cosine_decay_schedule(lr, steps))
     frozen = lambda a: {**a, "log_std": jax.lax.stop_gradient(a["log_std"])}  # noqa: E731
 
     def step(carry: Any, step_key: Any) -> Any:
         actors, opt = carry
         pick = jax.random.randint(step_key, (batch,), 0, total)
-        some = jax.tree.map(lambda x: x[pick], (rows, towards))
+        some = jax.tree.map(lambda x: x[pick], (rows, base))
         grads, metrics = jax.grad(lambda a: imitation_loss(frozen(a), spec, *some), has_aux=True)(actors)
         updates, opt = adam.update(grads, opt, actors)
         return (optax.apply_updates(actors, updates), opt), metrics

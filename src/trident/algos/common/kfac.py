@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from trident.algos.common.actor import Leaning, actor_apply
+from trident.algos.common.actor import BaseOffset, actor_apply
 from trident.maths import hybrid
 from trident.nets import mlp_inputs
 from trident.types import Key
@@ -30,7 +30,7 @@ class Seen(NamedTuple):
 
     obs: Float[Array, "B O"]
     mode_mask: Bool[Array, "B M"]
-    leaning: Leaning | None
+    base_offset: BaseOffset | None
     weight: Float[Array, "B"]  # sums to one
 
 
@@ -62,17 +62,17 @@ def kronecker_inverse(
 
 def _scores(key: Key, actor: Any, seen: Seen, used: Bool[Array, "M P"]) -> Any:
     """Slopes of the log-probability of one drawn action per state, in everything but the weights: [B, ...] each. A
-    bias's slope is that of its layer's output, so those of the weights follow."""
-    mode, raw = hybrid.sample(key, actor_apply(actor, seen.obs, seen.leaning), seen.mode_mask, used)
+    bias's gradient is that of its layer's output, so those of the weights follow."""
+    mode, raw = hybrid.sample(key, actor_apply(actor, seen.obs, seen.base_offset), seen.mode_mask, used)
     weights = [layer["w"] for layer in actor["trunk"]]
     rest = actor | {"trunk": [{k: x for k, x in layer.items() if k != "w"} for layer in actor["trunk"]]}
 
-    def log_prob(rest: Any, obs: Any, leaning: Any, mask: Any, mode: Any, raw: Any) -> Any:
+    def log_prob(rest: Any, obs: Any, base_offset: Any, mask: Any, mode: Any, raw: Any) -> Any:
         trunk = [layer | {"w": w} for layer, w in zip(rest["trunk"], weights, strict=True)]
-        return hybrid.log_prob(actor_apply(rest | {"trunk": trunk}, obs, leaning), mask, used, mode, raw)
+        return hybrid.log_prob(actor_apply(rest | {"trunk": trunk}, obs, base_offset), mask, used, mode, raw)
 
     of_rows = jax.vmap(jax.grad(log_prob), in_axes=(None, 0, 0, 0, 0, 0))
-    return of_rows(rest, seen.obs, seen.leaning, seen.mode_mask, mode, raw)
+    return of_rows(rest, seen.obs, seen.base_offset, seen.mode_mask, mode, raw)
 
 
 def _inverses(a: Float[Array, "I I"], s: Float[Array, "H H"], damping: float) -> tuple[Array, Array]:

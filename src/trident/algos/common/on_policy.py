@@ -14,13 +14,13 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from trident.algos.common.actor import Leaning, actor_apply, leaning
+from trident.algos.common.actor import BaseOffset, actor_apply, base_offset
 from trident.algos.common.inputs import value_input
 from trident.maths import hybrid
 from trident.maths.hybrid import HybridDist
 from trident.maths.returns import explained_variance, gae
 from trident.nets import mlp_apply, mlp_init
-from trident.types import Metrics, ReflexOf, Transition
+from trident.types import BasePolicy, Metrics, Transition
 
 
 class Value(NamedTuple):
@@ -45,7 +45,7 @@ class AgentBatch(NamedTuple):
     mode: Int[Array, "*batch"]
     raw: Float[Array, "*batch P"]
     log_prob: Float[Array, "*batch"]
-    leaning: Leaning | None = None  # what a reflex adds to the policy in these samples
+    base_offset: BaseOffset | None = None  # what a base policy adds to the policy in these samples
 
 
 def adam(max_grad: float) -> optax.GradientTransformation:
@@ -76,7 +76,7 @@ def predict(value: Value, x: Float[Array, "*batch X"]) -> Float[Array, "*batch"]
     return mlp_apply(value.net, x)[..., 0] * jnp.sqrt(var) + mean
 
 
-def levelled(values: Values, roll: Transition, discount: float, cost_discount: float) -> Values:
+def initialise_baseline(values: Values, roll: Transition, discount: float, cost_discount: float) -> Values:
     """Before the first round every value is the mean signal, for ever: from zero the level would have to creep in by
     bootstrapping, through many rounds in which nothing else can be seen."""
 
@@ -162,19 +162,21 @@ def _track(stats: Any, net: Any, target: Any, rate: float = 0.1) -> tuple[Any, A
 # --- samples --------------------------------------------------------------------------------------
 
 
-def agent_batches(roll: Transition, reflex: ReflexOf | None = None) -> AgentBatch:
+def agent_batches(roll: Transition, base_policy: BasePolicy | None = None) -> AgentBatch:
     """[T, E, N, ...] -> stacked over agents, [N, T * E, ...]."""
 
     def by_agent(x: Any) -> Any:
         return jnp.moveaxis(x.reshape(roll.reward.size, *x.shape[2:]), 1, 0)
 
     done = roll.action.mode, roll.extras["raw"], roll.extras["log_prob"]
-    return jax.tree.map(by_agent, AgentBatch(roll.obs, roll.mode_mask, roll.alive, *done, leaning(reflex, roll.obs)))
+    return jax.tree.map(
+        by_agent, AgentBatch(roll.obs, roll.mode_mask, roll.alive, *done, base_offset(base_policy, roll.obs))
+    )
 
 
 def policy(actor: Any, batch: AgentBatch, rows: Any = slice(None)) -> HybridDist:
     """The actor's distributions in (some of) the samples."""
-    return actor_apply(actor, *jax.tree.map(lambda x: x[rows], (batch.obs, batch.leaning)))
+    return actor_apply(actor, *jax.tree.map(lambda x: x[rows], (batch.obs, batch.base_offset)))
 
 
 def log_prob(actor: Any, batch: AgentBatch, used: Bool[Array, "M P"]) -> Float[Array, "B"]:

@@ -34,7 +34,7 @@ from trident.algos.common.actor import act, actors_init
 from trident.algos.common.behaviour_cloning import imitate
 from trident.algos.trident import critics as pirc
 from trident.algos.trident import lcpo
-from trident.algos.trident.config import Task, TridentConfig, calm
+from trident.algos.trident.config import Problem, TridentConfig, anneal_log_std
 from trident.errors import TridentError
 from trident.maths.discrete_gradient import ESTIMATORS
 from trident.types import Algorithm, Data, DataPlan, EnvSpec, Metrics, Physics, Transition
@@ -67,10 +67,10 @@ def make(config: TridentConfig, spec: EnvSpec, physics: Physics | None = None) -
             )
     if config.precondition and config.damping <= 0.0:
         raise TridentError("--algo.damping must be above 0: a unit that never fires would be divided by it")
-    if not 0.0 <= config.attention < 1.0:
+    if not 0.0 <= config.violation_fraction < 1.0:
         raise TridentError("--algo.attention is a share: at least 0, and below 1")
-    task, remember = Task(config, spec, physics), (pirc.KNOWN,)
-    note = partial(pirc.note, task)
+    task, remember = Problem(config, spec, physics), (pirc.KNOWN,)
+    annotate = partial(pirc.annotate, task)
 
     def init(key: Any) -> TridentState:
         actor_key, critic_key = jax.random.split(key)
@@ -84,21 +84,21 @@ def make(config: TridentConfig, spec: EnvSpec, physics: Physics | None = None) -
         critic_key, policy_key = jax.random.split(key)
         critic, learned = pirc.learn(task, state.critic, data, state.policy.actors, critic_key, state.rounds)
         policy, moved = lcpo.learn(task, state.policy, critic, data, policy_key, fraction, state.rounds)
-        policy = policy._replace(actors=calm(task, policy.actors, fraction))
+        policy = policy._replace(actors=anneal_log_std(task, policy.actors, fraction))
         return TridentState(policy, critic, state.rounds + 1), learned | moved
 
     def prepare(state: TridentState, roll: Transition, key: Any) -> tuple[TridentState, Metrics]:
-        """Safe start: actors imitate the rollout's policy, critics learn its values."""
+        """Warm start: actors imitate the rollout's policy, critics learn its values."""
         actor_key, critic_key = jax.random.split(key)
         actors, imitated = imitate(
             state.policy.actors, spec.action, roll, actor_key, config.warm_steps, 512, 1e-3,
-            min(config.warm_log_std, task.noise[0]), task.reflex,
+            min(config.warm_log_std, task.noise[0]), task.base_policy,
         )  # fmt: skip
         patient = task._replace(config=replace(config, critic_steps=config.warm_steps // 2))
-        roll = roll._replace(extras=note(roll))
+        roll = roll._replace(extras=annotate(roll))
         whole = replays.Replay(replays.block_of(roll, remember), jnp.int32(roll.reward.size))
         critic, learned = pirc.learn(patient, state.critic, Data(roll, whole), actors, critic_key, state.rounds)
-        gain = state.policy.gain._replace(safe_start=jnp.bool_(True))
+        gain = state.policy.gain._replace(warm_started=jnp.bool_(True))
         policy = state.policy._replace(actors=actors, gain=gain)
         return TridentState(policy, critic, jnp.int32(config.fit_rounds)), imitated | learned
 
@@ -107,10 +107,10 @@ def make(config: TridentConfig, spec: EnvSpec, physics: Physics | None = None) -
         plan=DataPlan(config.envs, config.steps, config.replay, remember),
         init=init,
         act=lambda state, view, key, deterministic: act(
-            state.policy.actors, spec.action, view, key, deterministic, task.reflex
+            state.policy.actors, spec.action, view, key, deterministic, task.base_policy
         ),
         update=update,
-        note=note,
+        annotate=annotate,
         prepare=prepare,
         sampled=spec.num_constraints > 0,
         config=config,

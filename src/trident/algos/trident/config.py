@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from trident.errors import TridentError
 from trident.physics_value import OneStep
-from trident.types import EnvSpec, Physics, ReflexOf
+from trident.types import BasePolicy, EnvSpec, Physics
 
 Source = Literal["pathwise", "score", "both", "weighed", "closed-form"]
 
@@ -39,18 +39,19 @@ class TridentConfig:
     """Hidden layers of each agent's actor."""
     conditional: bool = True
     """Parameters depend on the mode they go with; otherwise all modes share one Gaussian."""
-    reflex: bool = True
-    """Actors learn corrections to the reflex that the environment's physics has for an observation, if it has one; a
+    base_policy: bool = True
+    """Actors learn corrections to the base policy that the environment's physics has for an observation, if it has one;
+    a
     run then begins with a policy that is sensible, and mostly within its limits."""
     log_std: float = -0.7
-    """Initial log standard deviation before the squash (with a reflex: `reflex_log_std`)."""
+    """Initial log standard deviation before the squash (with a base policy: `reflex_log_std`)."""
     log_std_final: float = -1.8
     """Upper bound of the log standard deviation at the end of the run: the bound falls linearly over the run, so that
     the policy which was kept within its limits while it explored becomes the one that is flown."""
     reflex_log_std: float = -3.0
-    """The same two around a reflex, which needs no search by large noise and would be ruined by it."""
+    """The same two around a base policy, which needs no search by large noise and would be ruined by it."""
     reflex_log_std_final: float = -3.5
-    """Bound at the end of the run around a reflex."""
+    """Bound at the end of the run around a base policy."""
     estimator: str = "auto"
     """Discrete gradient: auto (exact up to 4 modes, stgc above), gs, st, stgc, stgc-paper, romberg, exact, relax."""
     tau_start: float = 1.0
@@ -89,12 +90,13 @@ class TridentConfig:
     """Rate at which target networks follow."""
 
     source: Source = "both"
-    """Where the reward's ascent direction comes from. pathwise: the critics' slopes; score: a few clipped steps on the
-    advantages of this round (GAE upon the critic); both: the sum of the two; weighed: the same, but the slopes
-    count as much as the critics' own advantages of what was done correlate with those; closed-form: the slopes of the
-    critics' closed form alone. Costs are always pathwise."""
+    """Where the reward's ascent direction comes from. pathwise: the critics' gradients; score: a few clipped steps on
+    the advantages of this round (GAE upon the critic); both: the sum of the two; weighed: the same, but the gradients
+    count as much as the critics' own advantages of what was done correlate with those; closed-form: the gradients of
+    the critics' closed form alone. Costs are always pathwise."""
     reflex_source: Source = "closed-form"
-    """The same around a reflex, where `source` has no say. With little noise a residual has nothing to learn slopes in
+    """The same around a base policy, where `source` has no say. With little noise a residual has nothing to learn
+    gradients in
     the action from, advantages are faint, and ascent would follow the errors of both."""
     gae_lambda: float = 0.95
     """Decay of the advantage estimator's traces (score, both, weighed; so the next four)."""
@@ -112,7 +114,7 @@ class TridentConfig:
     """Rows of a policy update: replayed states, each with two opposite draws of noise."""
     filter: bool = True
     """Follow only what two halves of the batch agree on."""
-    attention: float = 0.5
+    violation_fraction: float = 0.5
     """Share of the replayed states in which some limit was violated (weighted accordingly). Violations are rare: a
     plain batch holds a few of them, and a step along its gradient would mend those and no others."""
     agent_order: Literal["random", "fixed", "simultaneous"] = "random"
@@ -121,7 +123,7 @@ class TridentConfig:
     trust_region: float = 0.06
     """KL of an agent's policy per round (delta), shared equally by the passes."""
     reflex_trust_region: float = 0.003
-    """The same around a reflex: a good policy is lost by long steps sooner than it is bettered."""
+    """The same around a base policy: a good policy is lost by long steps sooner than it is bettered."""
     trust_region_final: float = 0.25
     """Share of it that is left at the end of the run. Steps are as long as the trust region allows, however noisy their
     direction: a run whose steps never shorten ends in their noise."""
@@ -168,11 +170,11 @@ class TridentConfig:
     """What to do when the constrained step is impossible."""
 
     warm_steps: int = 1500
-    """Imitation minibatches of a safe start (--warm-start), and half as many for the critics."""
+    """Imitation minibatches of a warm start (--warm-start), and half as many for the critics."""
     warm_log_std: float = -1.6
-    """Log standard deviation after a safe start: exploration that a feasible policy survives."""
+    """Log standard deviation after a warm start: exploration that a feasible policy survives."""
     warm_smooth: float = 0.85
-    """`smooth` after a safe start. Costs do not fall from far above their limits then, where a long mean would lag and
+    """`smooth` after a warm start. Costs do not fall from far above their limits then, where a long mean would lag and
     have budgets overshoot; what is left of their changes is mostly noise, which a short one would have them chase."""
 
     def discounts(self, spec: EnvSpec) -> Float[Array, "J"]:
@@ -181,7 +183,7 @@ class TridentConfig:
         return jnp.array([self.discount, *costs])
 
 
-class Task(NamedTuple):
+class Problem(NamedTuple):
     """A recipe and what it is used on."""
 
     config: TridentConfig
@@ -202,15 +204,15 @@ class Task(NamedTuple):
         return kind(signals, physics.predict, physics.nominal, bulk=bulk)
 
     @property
-    def reflex(self) -> ReflexOf | None:
+    def base_policy(self) -> BasePolicy | None:
         """What the actors correct."""
-        return self.physics.reflex if self.physics is not None and self.config.reflex else None
+        return self.physics.base_policy if self.physics is not None and self.config.base_policy else None
 
     @property
     def source(self) -> Source:
         """Of the reward's direction; a closed form is needed to go by it alone."""
         c = self.config
-        around = self.reflex is not None and (self.closed_form is not None or c.reflex_source != "closed-form")
+        around = self.base_policy is not None and (self.closed_form is not None or c.reflex_source != "closed-form")
         source = c.reflex_source if around else c.source
         if source == "closed-form" and self.closed_form is None:
             raise TridentError("source closed-form needs an environment with physics, and physics residual")
@@ -220,7 +222,7 @@ class Task(NamedTuple):
     def noise(self) -> tuple[float, float]:
         """Log standard deviation of the policy at the start, and its bound at the end of the run."""
         c = self.config
-        return (c.log_std, c.log_std_final) if self.reflex is None else (c.reflex_log_std, c.reflex_log_std_final)
+        return (c.log_std, c.log_std_final) if self.base_policy is None else (c.reflex_log_std, c.reflex_log_std_final)
 
     @property
     def num_signals(self) -> int:
@@ -239,12 +241,12 @@ def temperature(config: TridentConfig, fraction: Any, rounds: Any) -> Any:
     return config.tau_start * (config.tau_min / config.tau_start) ** share
 
 
-def trust_region(task: Task, fraction: Any) -> Any:
-    delta = task.config.trust_region if task.reflex is None else task.config.reflex_trust_region
+def trust_region(task: Problem, fraction: Any) -> Any:
+    delta = task.config.trust_region if task.base_policy is None else task.config.reflex_trust_region
     return delta * (1.0 - (1.0 - task.config.trust_region_final) * fraction)
 
 
-def calm(task: Task, actors: Any, fraction: Any) -> Any:
+def anneal_log_std(task: Problem, actors: Any, fraction: Any) -> Any:
     """Less exploration as the run goes on; about a hundredth per round, far inside the trust region."""
     start, final = task.noise
     bound = start + jnp.minimum(final - start, 0.0) * fraction

@@ -23,7 +23,7 @@ from jaxtyping import Array, Bool, Float, Int
 from trident import replay as replays
 from trident.algos.common.actor import act
 from trident.algos.common.inputs import encode_action, q_input, q_input_size
-from trident.algos.trident.config import Task
+from trident.algos.trident.config import Problem
 from trident.maths.returns import explained_variance
 from trident.nets import mlp_apply, mlp_init
 from trident.physics_value import (
@@ -34,7 +34,7 @@ from trident.physics_value import (
     fit_physics,
     fit_sums,
     here_of,
-    lasting_sums,
+    persistence_sums,
     physics_parts,
     q_phys,
     r2_phys,
@@ -120,7 +120,7 @@ class Known(NamedTuple):
     next_here: Float[Array, "*batch J"]  # of where it ended
 
 
-def note(task: Task, roll: Transition) -> dict[str, Known]:
+def annotate(task: Problem, roll: Transition) -> dict[str, Known]:
     """Extras of a rollout [T, E, ...]."""
     lead = roll.reward.shape
     flat = lambda x: x.reshape(roll.reward.size, *x.shape[2:])  # noqa: E731
@@ -154,7 +154,7 @@ class CriticState(NamedTuple):
     sums: FitSums
 
 
-def start(task: Task, key: Any) -> CriticState:
+def start(task: Problem, key: Any) -> CriticState:
     config, ones = task.config, jnp.ones(task.num_signals)
     critics = init(key, q_input_size(task.spec), task.spec.num_constraints, config.critic_hidden, config.cost_hidden)
     fit = PhysicsFit(0.0 * ones, 0.0 * ones, 0.0 * ones, ones)
@@ -162,13 +162,13 @@ def start(task: Task, key: Any) -> CriticState:
     return CriticState(critics, critics, optax.adam(config.critic_lr).init(critics), fit, sums)
 
 
-def fit_early(task: Task, state: CriticState, roll: Transition, rounds: Any) -> tuple[CriticState, Metrics]:
+def fit_early(task: Problem, state: CriticState, roll: Transition, rounds: Any) -> tuple[CriticState, Metrics]:
     """The weights of the closed form come from early data and then stay."""
     discount, parts = task.discounts, roll.extras[KNOWN].parts
     ended = roll.terminated | roll.truncated
     early = rounds < task.config.fit_rounds
     rows = jax.tree.map(lambda x: x.reshape(roll.reward.size, *x.shape[2:]), (roll.state, roll.executed))
-    lasting = lasting_sums(task.closed_form, task.num_signals, *rows) if task.source == "closed-form" else 0.0
+    lasting = persistence_sums(task.closed_form, task.num_signals, *rows) if task.source == "closed-form" else 0.0
     fresh = fit_sums(roll.signals, ended, parts, discount, lasting)
     sums = jax.tree.map(lambda old, new: old + jnp.where(early, new, 0.0), state.sums, fresh)
     unit = jnp.where(early, spread(roll.signals, ended, discount), state.fit.unit)
@@ -181,7 +181,7 @@ def fit_early(task: Task, state: CriticState, roll: Transition, rounds: Any) -> 
 
 
 def learn(
-    task: Task, state: CriticState, data: Data, actors: Any, key: Any, rounds: Int[Array, ""]
+    task: Problem, state: CriticState, data: Data, actors: Any, key: Any, rounds: Int[Array, ""]
 ) -> tuple[CriticState, Metrics]:
     """The closed form's weights from the rollout, then TD on replayed rows. Policy and closed form do not change
     meanwhile: what is done next is drawn and valued at once for all minibatches."""
@@ -190,7 +190,7 @@ def learn(
     row_key, act_key = jax.random.split(key)
     count = config.critic_steps * config.critic_batch
     rows = shaped(task, replays.sample(data.replay, row_key, count))
-    choose_action = lambda view, k: act(actors, spec.action, view, k, False, task.reflex)[0]  # noqa: E731
+    choose_action = lambda view, k: act(actors, spec.action, view, k, False, task.base_policy)[0]  # noqa: E731
     following = jax.vmap(choose_action)(rows.next_view, jax.random.split(act_key, count))
     known = rows.extras[KNOWN]
     after = physics_parts(task.closed_form, task.num_signals, rows.next_state, following, here=False)
@@ -211,7 +211,7 @@ def learn(
     return state._replace(critics=critics, target=target, opt=opt), metrics
 
 
-def shaped(task: Task, rows: Transition) -> Transition:
+def shaped(task: Problem, rows: Transition) -> Transition:
     """With physics="additive": r + shaping x r_phys(s, a), which moves the optimum (and is there to show that)."""
     if task.physics is None or task.config.physics != "additive":
         return rows

@@ -23,15 +23,22 @@ from jaxtyping import Array, Float
 from trident import physics_value
 from trident import replay as replays
 from trident.algos.common import inputs
-from trident.algos.common.actor import act, actor_by_parts, leaning
+from trident.algos.common.actor import act, actor_by_parts, base_offset
 from trident.algos.common.kfac import Seen, kronecker_inverse
 from trident.algos.trident import critics as pirc
-from trident.algos.trident.config import Task, TridentConfig, round_budget, temperature, training_limits, trust_region
+from trident.algos.trident.config import (
+    Problem,
+    TridentConfig,
+    round_budget,
+    temperature,
+    training_limits,
+    trust_region,
+)
 from trident.algos.trident.critics import CriticState
 from trident.algos.trident.surrogate import (
     Choice,
+    RolloutBatch,
     Scene,
-    Taken,
     act_with_noise,
     choose,
     policies,
@@ -41,13 +48,13 @@ from trident.algos.trident.surrogate import (
 )
 from trident.maths.discrete_gradient import default_estimator
 from trident.maths.fisher import fisher_product
-from trident.maths.gradient_filter import believable
+from trident.maths.gradient_filter import shrink_to_signal
 from trident.maths.returns import gae
 from trident.maths.trust_region import UpdateInfo, UpdateRule, constrained_update
 from trident.types import Data, Metrics, Transition, encode_params
 
 
-class Gain(NamedTuple):
+class CostTracker(NamedTuple):
     """How much of a predicted change of cost was realised so far; [K] each. See `contraction`."""
 
     cross: Any  # moving sum of realised x predicted
@@ -55,12 +62,12 @@ class Gain(NamedTuple):
     cost: Any  # moving mean of the measured costs
     predicted: Any  # change that the updates so far predicted against that mean
     known: Any  # bool, not [K]: whether a cost has been measured yet
-    safe_start: Any  # bool, not [K]: whether the run began with one
+    warm_started: Any  # bool, not [K]: whether the run began with one
 
 
 class PolicyState(NamedTuple):
     actors: Any  # stacked over agents
-    gain: Gain
+    gain: CostTracker
     multiplier: Any  # [K], of safety="lagrangian"
 
 
@@ -76,18 +83,18 @@ GAIN_PRIOR = 1e-4
 """Weight of the belief that predictions come true, in squared units of cost per step."""
 
 
-def start(task: Task, actors: Any) -> PolicyState:
+def start(task: Problem, actors: Any) -> PolicyState:
     zeros = jnp.zeros(task.spec.num_constraints)
-    gain = Gain(zeros + GAIN_PRIOR, zeros + GAIN_PRIOR, zeros, zeros, jnp.bool_(False), jnp.bool_(False))
+    gain = CostTracker(zeros + GAIN_PRIOR, zeros + GAIN_PRIOR, zeros, zeros, jnp.bool_(False), jnp.bool_(False))
     return PolicyState(actors, gain, zeros)
 
 
-def memory(config: TridentConfig, gain: Gain) -> Any:
+def memory(config: TridentConfig, gain: CostTracker) -> Any:
     """Share of the past in the moving mean."""
-    return jnp.where(gain.safe_start, config.warm_smooth, config.smooth)
+    return jnp.where(gain.warm_started, config.warm_smooth, config.smooth)
 
 
-def contraction(config: TridentConfig, gain: Gain, cost: Any) -> tuple[Gain, Any]:
+def contraction(config: TridentConfig, gain: CostTracker, cost: Any) -> tuple[CostTracker, Any]:
     """The moving mean of the costs, and the share of predicted changes that was realised: sum(realised x predicted) /
     sum(predicted^2), fading with 0.9.
 
@@ -104,21 +111,21 @@ def contraction(config: TridentConfig, gain: Gain, cost: Any) -> tuple[Gain, Any
     return gain._replace(cross=cross, square=square, cost=mean, known=jnp.bool_(True)), share
 
 
-def promise(config: TridentConfig, gain: Gain, change: Any) -> Gain:
+def promise(config: TridentConfig, gain: CostTracker, change: Any) -> CostTracker:
     """Remember the change that a round's updates predict. A moving mean lags behind: against it, a new cost shows the
     last round's change, `smooth` of that of the round before, and so on."""
     return gain._replace(predicted=change + memory(config, gain) * gain.predicted)
 
 
 def learn(
-    task: Task, state: PolicyState, critic: CriticState, data: Data, key: Any, fraction: Any, rounds: Any
+    task: Problem, state: PolicyState, critic: CriticState, data: Data, key: Any, fraction: Any, rounds: Any
 ) -> tuple[PolicyState, Metrics]:
     """U passes over the agents."""
     config, spec, roll = task.config, task.spec, data.rollout
-    taken, trust = _taken(task, state.actors, critic, roll)
+    taken, trust = rollout_batch(task, state.actors, critic, roll)
     cost = jnp.mean(roll.cost, axis=(0, 1))
     if config.feasible == "critic":
-        cost = _believed_costs(task, state.actors, critic, roll)
+        cost = critic_cost_estimate(task, state.actors, critic, roll)
     gain, realised = contraction(config, state.gain, cost)
     excess = gain.cost - training_limits(config, spec)
     budget = round_budget(config, excess, realised)
@@ -167,7 +174,7 @@ def learn(
     return PolicyState(actors, promise(config, gain, spent), multiplier), metrics
 
 
-def _measures(task: Task, roll: Transition, report: Report) -> Metrics:
+def _measures(task: Problem, roll: Transition, report: Report) -> Metrics:
     info = report.info
     kl = jnp.zeros(task.spec.num_agents).at[report.agent].add(info.kl)
     edge = jnp.abs(encode_params(task.spec.action, *roll.action)) > 0.98
@@ -183,11 +190,11 @@ def _measures(task: Task, roll: Transition, report: Report) -> Metrics:
         "step_fraction": jnp.mean(info.fraction),
         "signal/mode": mode,
         "signal/params": params,
-        "box_edge": jnp.sum(jnp.any(edge, axis=-1) & roll.alive) / jnp.maximum(jnp.sum(roll.alive), 1),
+        "saturation": jnp.sum(jnp.any(edge, axis=-1) & roll.alive) / jnp.maximum(jnp.sum(roll.alive), 1),
     }
 
 
-def _scene(task: Task, data: Data, agent: Any, key: Any) -> Scene:
+def _scene(task: Problem, data: Data, agent: Any, key: Any) -> Scene:
     """Replayed states in which to judge one agent, each twice, with fresh and opposite noise.
 
     With one draw each, a network that can tell the states apart leans against (or along) every single draw: that
@@ -195,25 +202,23 @@ def _scene(task: Task, data: Data, agent: Any, key: Any) -> Scene:
     """
     row_key, gumbel_key, noise_key = jax.random.split(key, 3)
     count = 2 * max(task.config.policy_batch // 4, 1)  # even: each half of the batch has both draws of its states
-    rows, weight = replays.sample_by_weight(data.replay, row_key, count, attend(task.config, data, agent))
+    rows, weight = replays.sample_by_weight(data.replay, row_key, count, violation_weights(task.config, data, agent))
     noise = jax.random.normal(noise_key, (*rows.alive.shape, task.spec.action.num_params))
     twice = lambda x: jnp.concatenate([x, x])  # noqa: E731
     state, obs, mask, alive, weight = map(twice, (rows.state, rows.obs, rows.mode_mask, rows.alive, 0.5 * weight))
-    gumbel, towards = jax.random.gumbel(gumbel_key, mask.shape), leaning(task.reflex, rows.obs)
-    return Scene(
-        state, obs, mask, alive, weight, gumbel, jnp.concatenate([noise, -noise]), jax.tree.map(twice, towards)
-    )
+    gumbel, base = jax.random.gumbel(gumbel_key, mask.shape), base_offset(task.base_policy, rows.obs)
+    return Scene(state, obs, mask, alive, weight, gumbel, jnp.concatenate([noise, -noise]), jax.tree.map(twice, base))
 
 
-def attend(config: TridentConfig, data: Data, agent: Any) -> Float[Array, "C"]:
+def violation_weights(config: TridentConfig, data: Data, agent: Any) -> Float[Array, "C"]:
     """Weights with which states are drawn: 1, and more where the agent had a part in some cost, so that those make up
-    `attention` of a batch (but nobody is drawn more than 20 times as often as the others)."""
+    `violation_fraction` of a batch (but nobody is drawn more than 20 times as often as the others)."""
     rows = data.replay.data
     written = jnp.arange(rows.cost.shape[0]) < data.replay.size
-    at_fault = rows.cost > 0 if rows.blame is None else rows.blame[:, agent]
+    at_fault = rows.cost > 0 if rows.cost_attribution is None else rows.cost_attribution[:, agent]
     violated = jnp.any(at_fault, axis=-1) & written
     bad, all_ = jnp.sum(violated), jnp.maximum(jnp.sum(written), 1)
-    share = config.attention / (1.0 - config.attention)
+    share = config.violation_fraction / (1.0 - config.violation_fraction)
     boost = jnp.clip(share * (all_ - bad) / jnp.maximum(bad, 1), 1.0, 20.0)
     return jnp.where(violated, boost, 1.0)
 
@@ -221,11 +226,11 @@ def attend(config: TridentConfig, data: Data, agent: Any) -> Float[Array, "C"]:
 class AgentUpdate(NamedTuple):
     """One agent's constrained step, given what the agents before it have become."""
 
-    task: Task
+    task: Problem
     critic: CriticState
     scene: Scene
-    taken: Taken | None  # what was done in this round; None if only the critics are asked
-    trust: Any  # weight of the critics' slopes beside the advantages
+    taken: RolloutBatch | None  # what was done in this round; None if only the critics are asked
+    trust: Any  # weight of the critics' gradients beside the advantages
     tau: Any
     delta: Any  # trust region of this update
     agent: Any
@@ -257,13 +262,13 @@ class AgentUpdate(NamedTuple):
         product, precondition = self._fisher(theta, unravel, mask, used, weight)
         if config.metric == "euclidean":
             rule = rule._replace(slack=float("inf"))
-        filtered, share = believable(halves)
+        filtered, share = shrink_to_signal(halves)
         gradients = filtered if config.filter else jnp.sum(halves, axis=(0, 1))
         if direction is not None:  # as long as the critics' gradient, so that a price means the same for both
             rise = product(direction)
             rise *= jnp.linalg.norm(gradients[0]) / jnp.maximum(jnp.linalg.norm(rise), 1e-10)
-            slopes = 0.0 if source == "score" else self.trust * gradients[0]
-            gradients = gradients.at[0].set(slopes + rise)
+            action_grads = 0.0 if source == "score" else self.trust * gradients[0]
+            gradients = gradients.at[0].set(action_grads + rise)
         gradients = self._priced(gradients)
         new, info = constrained_update(
             rule, theta, gradients, surrogates, product, dist, mask, used, weight, budget, precondition
@@ -278,12 +283,12 @@ class AgentUpdate(NamedTuple):
             return lambda v: stretch * v, same
         few = slice(0, config.fisher_batch)
         mask, weight = mask[few], weight[few] / jnp.maximum(jnp.sum(weight[few]), 1e-8)
-        obs, towards = jax.tree.map(lambda x: x[few, agent], (scene.obs, scene.leaning))
-        product = fisher_product(lambda t: actor_by_parts(unravel(t), obs, towards), theta, mask, used, weight)
+        obs, base = jax.tree.map(lambda x: x[few, agent], (scene.obs, scene.base_offset))
+        product = fisher_product(lambda t: actor_by_parts(unravel(t), obs, base), theta, mask, used, weight)
         if not config.precondition:
             return product, same
         _, key = jax.random.split(self.key)
-        inverse = kronecker_inverse(key, unravel(theta), Seen(obs, mask, towards, weight), used, config.damping)
+        inverse = kronecker_inverse(key, unravel(theta), Seen(obs, mask, base, weight), used, config.damping)
         return product, lambda v: ravel_pytree(inverse(unravel(v)))[0]
 
     def _priced(self, rows: Float[Array, "J *D"]) -> Float[Array, "J *D"]:
@@ -308,19 +313,19 @@ class AgentUpdate(NamedTuple):
         used = jnp.asarray(spec.action.used)[agent]
         estimator = (name, self.tau, config.tau_start, config.kappa)
         chosen = lambda t: choose(*estimator, used, agent, scene, unravel(t))  # noqa: E731
-        values, slopes = view.slope(chosen(theta))
+        values, action_grads = view.action_grad(chosen(theta))
 
-        def gradient(half: Scene, rows: Any, slopes: Choice) -> Any:
+        def gradient(half: Scene, rows: Any, action_grads: Choice) -> Any:
             """Of all surrogates over half of the rows: through the mode, and through the parameters."""
             _, pull = jax.vjp(lambda t: choose(*estimator, used, agent, half, unravel(t)), theta)
-            slopes = jax.tree.map(lambda x: x * rows.reshape(1, -1, *(1,) * (x.ndim - 2)), slopes)
-            nothing = jax.tree.map(jnp.zeros_like, slopes)
-            paths = [slopes._replace(unit=nothing.unit), nothing._replace(unit=slopes.unit)]
+            action_grads = jax.tree.map(lambda x: x * rows.reshape(1, -1, *(1,) * (x.ndim - 2)), action_grads)
+            nothing = jax.tree.map(jnp.zeros_like, action_grads)
+            paths = [action_grads._replace(unit=nothing.unit), nothing._replace(unit=action_grads.unit)]
             one_by_one = lambda s: jax.lax.map(lambda each: pull(each)[0], s)  # noqa: E731  (faster than all at once)
             return jax.lax.map(one_by_one, jax.tree.map(lambda *x: jnp.stack(x), *paths))
 
         split = lambda x: jnp.moveaxis(x.reshape(x.shape[0] // 2, 2, *x.shape[1:]), 1, 0)  # noqa: E731
-        apart = jax.tree.map(jax.vmap(split, out_axes=1), slopes)
+        apart = jax.tree.map(jax.vmap(split, out_axes=1), action_grads)
         halves = jax.vmap(gradient)(jax.tree.map(split, scene), split(weight), apart)
         current = weight @ values
         return halves, lambda t: weight @ view.value(chosen(t)) - current
@@ -359,7 +364,7 @@ class AgentUpdate(NamedTuple):
 
 
 def _values(
-    task: Task, critic: CriticState, place: Any, view: Any, here: Float[Array, "B J"], action: Any
+    task: Problem, critic: CriticState, place: Any, view: Any, here: Float[Array, "B J"], action: Any
 ) -> Float[Array, "B J"]:
     """Q of an action; `here` is what no action changes of the closed form, and is known of every transition."""
     parts = physics_value.physics_parts(task.closed_form, task.num_signals, place, action, here=False)
@@ -368,25 +373,25 @@ def _values(
     return physics_value.q_phys(critic.fit, parts, task.discounts) + critic.fit.unit * pirc.residual(critic.critics, x)
 
 
-def _likely(task: Task, actors: Any, view: Any) -> Any:
+def mode_action(task: Problem, actors: Any, view: Any) -> Any:
     """What the policy would most likely do: a baseline without the noise of a drawn action."""
-    return jax.vmap(lambda w: act(actors, task.spec.action, w, None, True, task.reflex)[0])(view)
+    return jax.vmap(lambda w: act(actors, task.spec.action, w, None, True, task.base_policy)[0])(view)
 
 
-def _believed_costs(task: Task, actors: Any, critic: CriticState, roll: Transition) -> Float[Array, "K"]:
+def critic_cost_estimate(task: Problem, actors: Any, critic: CriticState, roll: Transition) -> Float[Array, "K"]:
     """(1 - gamma) V_c(s0), over the states in which episodes begin (over all, if none does in this round)."""
     start = (roll.state, roll.view, roll.extras[pirc.KNOWN].parts.here)
     place, view, here = jax.tree.map(lambda x: x.reshape(roll.reward.size, *x.shape[2:]), start)
-    values = _values(task, critic, place, view, here, _likely(task, actors, view))
+    values = _values(task, critic, place, view, here, mode_action(task, actors, view))
     cost = ((1.0 - task.discounts) * values)[:, 1:]
     first = jnp.concatenate([jnp.zeros_like(roll.terminated[:1]), (roll.terminated | roll.truncated)[:-1]]).reshape(-1)
     weight = jnp.where(first.any(), first, True)
     return weight @ cost / jnp.sum(weight)
 
 
-def _taken(task: Task, actors: Any, critic: CriticState, roll: Transition) -> tuple[Taken | None, Any]:
+def rollout_batch(task: Problem, actors: Any, critic: CriticState, roll: Transition) -> tuple[RolloutBatch | None, Any]:
     """What was done in this round, with the reward's advantage: GAE upon the critic, normalised. And how far
-    the critics' slopes are to be trusted beside it."""
+    the critics' gradients are to be trusted beside it."""
     config = task.config
     if task.source in ("pathwise", "closed-form"):
         return None, 1.0
@@ -400,7 +405,7 @@ def _taken(task: Task, actors: Any, critic: CriticState, roll: Transition) -> tu
 
     def value(end: Any) -> Any:
         place, view, here = end
-        return _values(task, critic, place, view, here, _likely(task, actors, view))[:, 0]
+        return _values(task, critic, place, view, here, mode_action(task, actors, view))[:, 0]
 
     values = jax.lax.map(value, ends)
     now, then = values.reshape(2, *roll.reward.shape)
@@ -409,7 +414,9 @@ def _taken(task: Task, actors: Any, critic: CriticState, roll: Transition) -> tu
     advantage = (advantage - jnp.mean(advantage)) / (jnp.std(advantage) + 1e-8)
     mode, raw, log_prob = roll.action.mode, roll.extras["raw"], roll.extras["log_prob"]
     obs, mask, alive, mode, raw, log_prob = map(flat, (roll.obs, roll.mode_mask, roll.alive, mode, raw, log_prob))
-    taken = Taken(obs, mask, alive, mode, raw, log_prob, advantage.reshape(-1), leaning(task.reflex, obs))
+    taken = RolloutBatch(
+        obs, mask, alive, mode, raw, log_prob, advantage.reshape(-1), base_offset(task.base_policy, obs)
+    )
     if task.source != "weighed":
         return taken, 1.0
     done = _values(task, critic, *jax.tree.map(flat, (*before, roll.executed)))[:, 0]

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from trident.algos.common.actor import Leaning, actor_apply, actors_apply
+from trident.algos.common.actor import BaseOffset, actor_apply, actors_apply
 from trident.algos.common.inputs import q_input
 from trident.algos.trident.critics import Critics
 from trident.maths import hybrid
@@ -35,10 +35,10 @@ class Scene(NamedTuple):
     weight: Float[Array, "B"]  # sums to one
     gumbel: Float[Array, "B N M"]
     noise: Float[Array, "B N P"]
-    leaning: Leaning | None = None  # what a reflex adds to the policies in these states
+    base_offset: BaseOffset | None = None  # what a base policy adds to the policies in these states
 
 
-class Taken(NamedTuple):
+class RolloutBatch(NamedTuple):
     """What was really done in a round, how likely it was, and how well it turned out."""
 
     obs: Float[Array, "B N O"]
@@ -48,17 +48,17 @@ class Taken(NamedTuple):
     raw: Float[Array, "B N P"]
     log_prob: Float[Array, "B N"]
     advantage: Float[Array, "B"]
-    leaning: Leaning | None = None
+    base_offset: BaseOffset | None = None
 
 
-def policies(actors: Any, rows: Scene | Taken) -> hybrid.HybridDist:
+def policies(actors: Any, rows: Scene | RolloutBatch) -> hybrid.HybridDist:
     """Of all agents, [B, N, ...]."""
-    return actors_apply(actors, rows.obs, rows.leaning)
+    return actors_apply(actors, rows.obs, rows.base_offset)
 
 
-def policy(actor: Any, rows: Scene | Taken, agent: Any) -> hybrid.HybridDist:
+def policy(actor: Any, rows: Scene | RolloutBatch, agent: Any) -> hybrid.HybridDist:
     """Of one agent."""
-    return actor_apply(actor, *jax.tree.map(lambda x: x[:, agent], (rows.obs, rows.leaning)))
+    return actor_apply(actor, *jax.tree.map(lambda x: x[:, agent], (rows.obs, rows.base_offset)))
 
 
 class Joint(NamedTuple):
@@ -80,7 +80,7 @@ class CriticView(NamedTuple):
     """How agent i's choice is valued: closures over critics, physics and the other agents' actions."""
 
     value: Any  # Choice -> [B, J]
-    slope: Any  # Choice -> ([B, J], d value_j / d Choice for every j)
+    action_grad: Any  # Choice -> ([B, J], d value_j / d Choice for every j)
 
 
 def act_with_noise(spec: ActionSpec, dist: hybrid.HybridDist, scene: Scene) -> Joint:
@@ -104,12 +104,12 @@ def choose(
     return Choice(weight, sample, unit)
 
 
-def ratios(used: Any, taken: Taken, actors: Any, agent: Any) -> tuple[Any, Float[Array, "B"]]:
+def ratios(used: Any, taken: RolloutBatch, actors: Any, agent: Any) -> tuple[Any, Float[Array, "B"]]:
     """pi_theta / pi_old of agent i as a function of (its parameters, rows), and that of all others as they are now."""
     now = hybrid.log_prob(policies(actors, taken), taken.mode_mask, used, taken.mode, taken.raw)
     drift = jnp.where(taken.alive, now - taken.log_prob, 0.0).at[:, agent].set(0.0)
 
-    def mine(actor: Any, rows: Taken) -> Array:
+    def mine(actor: Any, rows: RolloutBatch) -> Array:
         dist = policy(actor, rows, agent)
         new = hybrid.log_prob(dist, rows.mode_mask[:, agent], used[agent], rows.mode[:, agent], rows.raw[:, agent])
         return jnp.exp(new - rows.log_prob[:, agent])
@@ -128,11 +128,11 @@ def through_critics(
     agent: Int[Array, ""],
     num_signals: int,
 ) -> CriticView:
-    """Value (and slope) of agent i's choice, everyone else acting as in `joint`.
+    """Value (and gradient) of agent i's choice, everyone else acting as in `joint`.
 
     The residual networks read the relaxed mode, and the parameters mixed accordingly; the closed form is evaluated at
     every mode and mixed linearly. Only agent i's action differs between relaxations and candidates, so the first
-    layers' sums over all other inputs are formed once; the slope costs one backward pass of each network.
+    layers' sums over all other inputs are formed once; the gradient costs one backward pass of each network.
     """
     phys = lambda unit: physics_of_modes(  # noqa: E731
         physics, fit, spec, discount, scene.state, joint.action, agent, unit, num_signals
@@ -152,12 +152,14 @@ def through_critics(
         learned = jnp.concatenate([jax.vmap(_slot_value, in_axes=(0, None))(slot, mine) for slot in stack])
         return total(choice, jnp.moveaxis(learned, 0, -1) * fit.unit, phys(choice.unit))
 
-    def slope(choice: Choice) -> tuple[Array, Choice]:
-        closed, d_closed = physics_slopes(phys, choice.unit)
+    def action_grad(choice: Choice) -> tuple[Array, Choice]:
+        closed, d_closed = physics_gradients(phys, choice.unit)
         mine, back = jax.vjp(my_input, choice)
-        values, slopes = zip(*(jax.vmap(_slot_slope, in_axes=(0, None))(slot, mine) for slot in stack), strict=True)
+        values, action_grads = zip(
+            *(jax.vmap(_slot_gradient, in_axes=(0, None))(slot, mine) for slot in stack), strict=True
+        )
         learned = jnp.moveaxis(jnp.concatenate(values), 0, -1) * fit.unit
-        dq = jnp.concatenate(slopes) * fit.unit[:, None, None, None]  # [J, B, R, A]
+        dq = jnp.concatenate(action_grads) * fit.unit[:, None, None, None]  # [J, B, R, A]
         out, pull = jax.vjp(total, choice, learned, closed)
 
         def of_signal(j: Array) -> Choice:
@@ -169,7 +171,7 @@ def through_critics(
 
         return out, jax.vmap(of_signal)(jnp.arange(num_signals))
 
-    return CriticView(value, slope)
+    return CriticView(value, action_grad)
 
 
 class Slot(NamedTuple):
@@ -199,15 +201,15 @@ def _slot_value(slot: Slot, mine: Float[Array, "B R A"]) -> Float[Array, "B R"]:
     return mlp_after_first(slot.net, slot.rest[:, None] + mine @ slot.weight)[..., 0]
 
 
-def _slot_slope(slot: Slot, mine: Float[Array, "B R A"]) -> tuple[Float[Array, "B R"], Float[Array, "B R A"]]:
-    """Rows are independent: the gradient of the sum is the slope of each."""
+def _slot_gradient(slot: Slot, mine: Float[Array, "B R A"]) -> tuple[Float[Array, "B R"], Float[Array, "B R A"]]:
+    """Rows are independent: the gradient of the sum is the gradient of each."""
 
     def summed(m: Array) -> tuple[Array, Array]:
         q = _slot_value(slot, m)
         return jnp.sum(q), q
 
-    slope, q = jax.grad(summed, has_aux=True)(mine)
-    return q, slope
+    action_grad, q = jax.grad(summed, has_aux=True)(mine)
+    return q, action_grad
 
 
 def physics_of_modes(
@@ -227,7 +229,7 @@ def physics_of_modes(
     return q_phys(fit, physics_parts(physics, num_signals, state, changed, here=False), discount)
 
 
-def physics_slopes(phys: Any, unit: Float[Array, "B M P"]) -> tuple[Float[Array, "B M J"], Float[Array, "P B M J"]]:
+def physics_gradients(phys: Any, unit: Float[Array, "B M P"]) -> tuple[Float[Array, "B M J"], Float[Array, "P B M J"]]:
     """Q_phys, and its derivatives in the parameters: one forward derivative per parameter, since rows are independent;
     the values are computed along with them."""
 

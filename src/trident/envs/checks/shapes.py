@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from trident.types import EnvSpec, HybridAction, Reflex, TimeStep
+from trident.types import BaseAction, EnvSpec, HybridAction, TimeStep
 
 # --- first round: the declaration -----------------------------------------------------------------
 
@@ -111,12 +111,12 @@ def _physics_shapes(env: Any) -> Iterator[str]:
     state, action = jax.ShapeDtypeStruct((env.spec.state_dim,), jnp.float32), _action_shape(env.spec)
     signals = jax.ShapeDtypeStruct((1 + env.spec.num_constraints,), jnp.float32)
     obs, modes = jax.ShapeDtypeStruct((env.spec.obs_dim,), jnp.float32), env.spec.action.low.shape[1:]
-    reflex = jax.eval_shape(lambda: Reflex(jnp.zeros(modes[:1]), jnp.zeros(modes)))
+    base_policy = jax.eval_shape(lambda: BaseAction(jnp.zeros(modes[:1]), jnp.zeros(modes)))
     for name, arguments, expected in (
         ("signals", (state, action), signals),
         ("predict", (state, action), state),
         ("nominal", (state,), action),
-        *([("reflex", (obs,), reflex)] if env.physics.reflex else []),
+        *([("base_policy", (obs,), base_policy)] if env.physics.base_policy else []),
     ):
         function = getattr(env.physics, name)
         result, _, fault = _trace(f"physics.{name}", lambda *a, f=function: (f(*a), None), *arguments)
@@ -163,8 +163,8 @@ def timestep_shape(name: str, spec: EnvSpec, out: Any) -> Iterator[str]:
         "terminated": scalar_bool,
         "truncated": scalar_bool,
     }
-    if out.blame is not None:
-        expected["blame"] = jax.ShapeDtypeStruct((agents, constraints), bool)
+    if out.cost_attribution is not None:
+        expected["cost_attribution"] = jax.ShapeDtypeStruct((agents, constraints), bool)
     for field, shape in expected.items():
         yield from _compare(f"{name} returns {field}", getattr(out, field), shape)
     declared = {metric.name for metric in spec.metrics}

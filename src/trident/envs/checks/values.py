@@ -39,7 +39,7 @@ TOLERANCE = 1e-5  # of a box's width: rounding of decode_params
 ROUNDING = 2e-6  # of one call against the same call compiled beside it
 
 SLOPES = {
-    "slope": "the gradient of physics.signals in the parameters",
+    "gradient": "the gradient of physics.signals in the parameters",
     "later": "the gradient in the parameters of physics.signals one step later (after predict, under nominal)",
 }
 
@@ -320,15 +320,15 @@ def _physics_values(env: Any, dice: _Dice, walk: _Walk) -> Iterator[str]:
         action = HybridAction(modes, decode_params(spec.action, modes, unit))
 
         def ahead(params: Any) -> Any:
-            """Summed, for a slope that is not finite makes the sum's so."""
+            """Summed, for a gradient that is not finite makes the sum's so."""
             successor = physics.predict(state, action._replace(params=params))
             return physics.signals(successor, physics.nominal(successor)).sum()
 
-        slope = jax.jacrev(lambda params: physics.signals(state, action._replace(params=params)))(action.params)
+        gradient = jax.jacrev(lambda params: physics.signals(state, action._replace(params=params)))(action.params)
         return {
             "signals": physics.signals(state, action),
             "predict": physics.predict(state, action),
-            "slope": slope,
+            "gradient": gradient,
             "later": jax.grad(ahead)(action.params),
         }
 
@@ -347,12 +347,15 @@ def _physics_values(env: Any, dice: _Dice, walk: _Walk) -> Iterator[str]:
     yield from _illegal("physics.nominal", spec, out, _plain(nominal))
     if physics.bulk is not None:
         yield from _bulk_values(physics, spec, out.state, unit)
-    if physics.reflex is not None:
-        suggested = _plain(_jit(jax.vmap(jax.vmap(physics.reflex)))(out.obs))
+    if physics.base_policy is not None:
+        suggested = _plain(_jit(jax.vmap(jax.vmap(physics.base_policy)))(out.obs))
         if not (np.isfinite(suggested.preference).all() and np.isfinite(suggested.unit).all()):
-            yield "physics.reflex is not finite; whatever an agent sees, every mode needs a preference and parameters"
+            yield (
+                "physics.base_policy is not finite; "
+                "whatever an agent sees, every mode needs a preference and parameters"
+            )
         elif np.abs(np.where(spec.action.used, suggested.unit, 0.0)).max() > 1.0 + 1e-4:
-            yield "physics.reflex suggests parameters outside [-1, 1]; scale them to the box of their mode"
+            yield "physics.base_policy suggests parameters outside [-1, 1]; scale them to the box of their mode"
 
 
 def _doubts(spec: EnvSpec, walk: _Walk) -> Iterator[str]:

@@ -16,7 +16,7 @@ from trident.envs.intersection.config import LANES, IntersectionConfig
 from trident.envs.intersection.dynamics import LEAST_PROGRESS, MOST_PROGRESS
 from trident.envs.intersection.roads import FAR
 from trident.physics import braking, vehicle
-from trident.types import ActionSpec, Reflex
+from trident.types import ActionSpec, BaseAction
 
 CONFIDENCE = 4.0
 """Logit of the suggested lane; the other is at 0."""
@@ -30,7 +30,7 @@ BEND_SCALE = 4.0
 """m/s"""
 
 
-def reflex(config: IntersectionConfig, spec: ActionSpec, obs: Float[Array, "O"]) -> Reflex:
+def base_policy(config: IntersectionConfig, spec: ActionSpec, obs: Float[Array, "O"]) -> BaseAction:
     c = config
     speed, offset, to_line, bend = c.top_speed * obs[0], c.lane_width * obs[1], 100.0 * obs[4], BEND_SCALE * obs[7]
     lane, wrong, free = obs[8], obs[9] > 0.5, obs[10] > 0.5
@@ -56,4 +56,4 @@ def reflex(config: IntersectionConfig, spec: ActionSpec, obs: Float[Array, "O"])
     unit = 2.0 * (pedals - low) / (high - low) - 1.0
     chosen = jnp.where(wrong & free, 1.0 - lane, lane)
     preference = CONFIDENCE * jax.nn.one_hot(chosen.astype(jnp.int32), LANES)
-    return Reflex(preference, jnp.broadcast_to(unit, (LANES, 3)))
+    return BaseAction(preference, jnp.broadcast_to(unit, (LANES, 3)))

@@ -23,7 +23,7 @@ from jaxtyping import Array, Float
 
 from trident.envs.geometry import nearest, take
 from trident.envs.intersection import scripted
-from trident.envs.intersection.base_policy import reflex
+from trident.envs.intersection.base_policy import base_policy
 from trident.envs.intersection.config import ARMS, LANES, IntersectionConfig
 from trident.envs.intersection.dynamics import (
     LATER,
@@ -203,7 +203,9 @@ def observe(config: IntersectionConfig, t: Traffic) -> Float[Array, "N O"]:
 # --- reward and costs -----------------------------------------------------------------------------
 
 
-def judge(config: IntersectionConfig, t: Traffic, ev: Events) -> tuple[Array, Array, Array, dict[str, Array]]:
+def reward_and_costs(
+    config: IntersectionConfig, t: Traffic, ev: Events
+) -> tuple[Array, Array, Array, dict[str, Array]]:
     """Reward, costs, margins and metrics of the step that led to `t`."""
     c = config
     lost = ev.crashed | ev.off_road
@@ -259,9 +261,9 @@ class Intersection:
         nominal = lambda key, state: self.physics.nominal(pack(config, state))  # noqa: E731
         self.scripted = scripted.policies(config) | {"nominal": nominal}
         if config.steering == "lane":
-            suggest = partial(reflex, config, self.spec.action)
-            self.physics = replace(self.physics, reflex=suggest)
-            self.scripted["reflex"] = lambda key, state: follow(self.spec.action, suggest, observe(config, state))
+            suggest = partial(base_policy, config, self.spec.action)
+            self.physics = replace(self.physics, base_policy=suggest)
+            self.scripted["base-policy"] = lambda key, state: follow(self.spec.action, suggest, observe(config, state))
         self.shield = partial(shield, config)
 
     def reset(self, key: Key) -> tuple[Traffic, TimeStep]:
@@ -271,13 +273,13 @@ class Intersection:
         zero = jnp.zeros(())
         idle = {m.name: zero for m in self.spec.metrics}
         nobody = jnp.zeros((c.num_vehicles, 2), bool)
-        return t, self.timestep(t, zero, jnp.zeros(2), margin, idle)._replace(blame=nobody)
+        return t, self.timestep(t, zero, jnp.zeros(2), margin, idle)._replace(cost_attribution=nobody)
 
     def step(self, key: Key, state: Traffic, action: HybridAction) -> tuple[Traffic, TimeStep]:
         state = jax.tree.map(jnp.asarray, state)  # a state kept on the host is as good
         after, events = transition(self.config, state, action)
-        out = self.timestep(after, *judge(self.config, after, events))
-        return after, out._replace(blame=jnp.stack([events.crashed, events.off_lane], axis=-1))
+        out = self.timestep(after, *reward_and_costs(self.config, after, events))
+        return after, out._replace(cost_attribution=jnp.stack([events.crashed, events.off_lane], axis=-1))
 
     def _look(self, t: Traffic) -> tuple[Array, Array]:
         return observe(self.config, t), pack(self.config, t)

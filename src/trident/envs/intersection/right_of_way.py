@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, Int
 from trident.envs.intersection.config import ARMS, LANES, IntersectionConfig
 from trident.envs.intersection.dynamics import LATER, LEAST_PROGRESS, MOST_PROGRESS, Traffic, arms, occupies
 from trident.envs.intersection.roads import EXIT_TURN, FAR, LANE_OF, PATHS, SIGMA, pick, roads
-from trident.maths.stable_min import least
+from trident.maths.stable_min import stable_min
 from trident.physics import braking, vehicle
 
 
@@ -76,14 +76,14 @@ def speed_limit(config: IntersectionConfig, t: Traffic, relations: Relations) ->
     c, rel = config, relations
     wait = jnp.where(rel.waits, rel.enter, FAR).min(1) - t.s
     stopping = braking.braking_distance(t.speed, c.brake)
-    follow = least(rel.gap + LEAST_PROGRESS * stopping[None, :], 1) - c.spacing
+    follow = stable_min(rel.gap + LEAST_PROGRESS * stopping[None, :], 1) - c.spacing
     room = jnp.minimum(wait, follow)
     unsettled = (t.s < -c.solid) & (jnp.abs(t.e) > 2.0 * c.tube)
     room = jnp.where(unsettled, jnp.minimum(room, -c.solid - t.s), room)
     limit = braking.fastest_stoppable(room / MOST_PROGRESS, t.speed, c.brake, c.step)
     # not to run into the leader within the step either, should it brake now
     _, shortest = vehicle.travel(t.speed, jnp.full_like(t.speed, -c.brake), c.step, c.top_speed)
-    near = least(rel.gap + LEAST_PROGRESS * shortest[None, :], 1) - c.spacing
+    near = stable_min(rel.gap + LEAST_PROGRESS * shortest[None, :], 1) - c.spacing
     limit = jnp.minimum(limit, 2.0 * near / (MOST_PROGRESS * c.step) - t.speed)
     return jnp.clip(jnp.minimum(limit, bend_limit(c, t)), 0.0, c.top_speed)
 

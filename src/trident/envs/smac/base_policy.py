@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from trident.envs.geometry import disc_to_square
 from trident.envs.smac.actions import FIRST_TARGET, NO_OP, STEPS
 from trident.envs.smac.config import TICKS, SmacConfig
-from trident.types import Reflex
+from trident.types import BaseAction
 
 CONFIDENCE = 3.0
 """Logit of the suggested mode; the others are at 0."""
@@ -30,7 +30,7 @@ COMFORT = 2.5
 """Beyond an enemy's reach, how far (edge to edge) who outranges it wants to stay away."""
 
 
-def reflex(config: SmacConfig, num_modes: int, obs: Float[Array, "O"]) -> Reflex:
+def base_policy(config: SmacConfig, num_modes: int, obs: Float[Array, "O"]) -> BaseAction:
     """The target that dies the soonest, else the open direction towards the nearest enemy in sight, else towards where
     the enemy came from. Offsets only to back off."""
     roster, a, n = config.roster, config.roster.allies, config.roster.size
@@ -77,4 +77,4 @@ def reflex(config: SmacConfig, num_modes: int, obs: Float[Array, "O"]) -> Reflex
     mode = jnp.where((targets > 0.5).any() & ~runs, target, move)
     mode = jnp.where(vigour.sum() > 0, mode, NO_OP)
     offset = jnp.where(pressed, disc_to_square(0.999 * away), 0.0)
-    return Reflex(CONFIDENCE * jax.nn.one_hot(mode, num_modes), jnp.tile(offset, (num_modes, 1)))
+    return BaseAction(CONFIDENCE * jax.nn.one_hot(mode, num_modes), jnp.tile(offset, (num_modes, 1)))

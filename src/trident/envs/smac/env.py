@@ -23,7 +23,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from trident.envs.smac import scripted
 from trident.envs.smac.actions import DIRECTIONS, FIRST_TARGET, allowed_modes, ally_orders, crowded, gaps
-from trident.envs.smac.base_policy import reflex
+from trident.envs.smac.base_policy import base_policy
 from trident.envs.smac.config import MAPS, TICKS, SmacConfig
 from trident.envs.smac.engine import NOBODY, Fire, Orders, Units, battle, confine, separate
 from trident.envs.smac.physics import build_physics, pack
@@ -240,7 +240,7 @@ def margins(config: SmacConfig, losses: Array, before: Units, after: Units) -> F
     return jnp.stack([loss, jnp.where(died > 0, -died, weakest), jnp.clip(gap / c.spacing - 1.0, -1.0, 1.0)])
 
 
-def judge(config: SmacConfig, before: Units, state: SmacState) -> TimeStep:
+def reward_and_costs(config: SmacConfig, before: Units, state: SmacState) -> TimeStep:
     """Everything of the time step but what is seen (`obs`, `state` and the mask are left empty)."""
     c, roster, after = config, config.roster, state.units
     a = roster.allies
@@ -302,18 +302,18 @@ class Smac:
             horizon=config.field.limit,
             metrics=METRICS,
         )
-        suggest = partial(reflex, config, self.action.num_modes)
-        self.physics = replace(build_physics(config, self.action.num_modes), reflex=suggest)
+        suggest = partial(base_policy, config, self.action.num_modes)
+        self.physics = replace(build_physics(config, self.action.num_modes), base_policy=suggest)
         nominal = lambda key, state: self.physics.nominal(pack(config, state.units, state.t))  # noqa: E731
-        reflexes = lambda key, state: follow(self.action, suggest, self._look(state.units, state.t)[0])  # noqa: E731
-        self.scripted = scripted.policies(config, self.action) | {"nominal": nominal, "reflex": reflexes}
+        follow_base = lambda key, state: follow(self.action, suggest, self._look(state.units, state.t)[0])  # noqa: E731
+        self.scripted = scripted.policies(config, self.action) | {"nominal": nominal, "base-policy": follow_base}
 
     def reset(self, key: Key) -> tuple[SmacState, TimeStep]:
         units = initial_units(self.config, key)
         n, a = self.config.roster.size, self.config.roster.allies
         fire = Fire(jnp.zeros(n), jnp.full(n, NOBODY, jnp.int32))
         state = SmacState(units, jnp.int32(0), jnp.ones(a, jnp.int32), jnp.zeros((a, 2)), fire)
-        first = self.judge(units, state)
+        first = self.reward_and_costs(units, state)
         zeros = partial(jax.tree.map, jnp.zeros_like)
         return state, first._replace(reward=jnp.float32(0), cost=zeros(first.cost), metrics=zeros(first.metrics))
 
@@ -321,16 +321,16 @@ class Smac:
         del key  # chance lies in the starting places alone
         state = jax.tree.map(jnp.asarray, state)
         after = transition(self.config, state, action)
-        return after, self.judge(state.units, after)
+        return after, self.reward_and_costs(state.units, after)
 
     def _look(self, units: Units, t: Int[Array, ""]) -> tuple[Array, Array, Array]:
         mask = allowed_modes(self.config, self.action.num_modes, units.x, units.y, units.health > 0)
         return observe(self.config, units, mask), pack(self.config, units, t), mask
 
-    def judge(self, before: Units, state: SmacState) -> TimeStep:
+    def reward_and_costs(self, before: Units, state: SmacState) -> TimeStep:
         """The time step that led from `before` to `state`."""
         obs, array, mask = self._look(state.units, state.t)
-        return judge(self.config, before, state)._replace(obs=obs, state=array, mode_mask=mask)
+        return reward_and_costs(self.config, before, state)._replace(obs=obs, state=array, mode_mask=mask)
 
     def draw(self, where: Any, states: SmacState, t: int | None = None) -> None:
         """Draw step t of an episode (states with a leading time axis, as NumPy arrays) onto a matplotlib figure."""

@@ -20,7 +20,7 @@ from trident.envs.smac.actions import allowed_modes, ally_orders
 from trident.envs.smac.config import TICK, TICKS, SmacConfig
 from trident.envs.smac.engine import Units
 from trident.envs.smac.scripted import focus
-from trident.maths.stable_min import least
+from trident.maths.stable_min import stable_min
 from trident.physics import combat
 from trident.types import HybridAction, Physics
 
@@ -148,7 +148,7 @@ def expect_enemies(
     score = jnp.where(possible, -gap / CHOICE_EDGE, -1e6)
     scan = jnp.where(s.calm[a:] < config.alert / TICK, config.sight, np.maximum(config.scan, roster.reach[a:]))
     weight = jax.nn.softmax(score, axis=1)
-    found = possible.any(1) * jax.nn.sigmoid((scan - least(jnp.where(possible, gap, 1e3), 1)) / SCAN_EDGE)
+    found = possible.any(1) * jax.nn.sigmoid((scan - stable_min(jnp.where(possible, gap, 1e3), 1)) / SCAN_EDGE)
     wait = combat.time_to_range(gap, jnp.asarray(roster.reach[a:, None]), jnp.asarray(roster.speed[a:, None]))
     point = field.ally_spawn if field.attack_point is None else field.attack_point
     px, py = point[0] - ex, point[1] - ey
@@ -200,7 +200,7 @@ def march(config: SmacConfig, s: Scene, x: Float[Array, "n"], y: Float[Array, "n
     roster, a = config.roster, config.roster.allies
     gap = length(x[:a, None] - x[None, a:], y[:a, None] - y[None, a:]) - roster.touch[:a, a:]
     targets = (s.health[a:] > 0)[None, :] & roster.allowed[:a, a:]
-    nearest = least(jnp.where(targets, gap, 1e3), 1)
+    nearest = stable_min(jnp.where(targets, gap, 1e3), 1)
     wait = combat.time_to_range(nearest, jnp.asarray(roster.reach[:a]), jnp.asarray(roster.speed[:a])) / TICKS
     able = (s.health[:a] > 0) & targets.any(1)
     return (wait * able).sum() / jnp.maximum(able.sum(), 1)
@@ -240,7 +240,7 @@ def signals(config: SmacConfig, array: Float[Array, "S"], action: HybridAction) 
     x, y = ahead.x[:a], ahead.y[:a]
     pairs = (roster.body[:a, :a] > 0) & alive[:a, None] & alive[None, :a]
     gap = jnp.where(pairs, length(x[:, None] - x[None, :], y[:, None] - y[None, :]) - roster.body[:a, :a], 1e3)
-    near = jax.nn.sigmoid((c.spacing - least(gap, 0)) / GAP_EDGE) * alive[:a]
+    near = jax.nn.sigmoid((c.spacing - stable_min(gap, 0)) / GAP_EDGE) * alive[:a]
     crowding = near.sum() / jnp.maximum(alive[:a].sum(), 1)
     return jnp.stack([reward, lost[:a].sum() / float(roster.pool[:a].sum()), killed[:a].mean(), crowding])
 

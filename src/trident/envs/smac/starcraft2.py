@@ -169,7 +169,7 @@ class Sc2Smac:
     def __init__(self, game: Game, config: SmacConfig):
         self.game, self.twin = game, Smac(config)
         self.config, self.spec, self.physics = config, self.twin.spec, self.twin.physics
-        self._judge = jax.jit(self.twin.judge)
+        self._reward_and_costs = jax.jit(self.twin.reward_and_costs)
 
     def reset(self) -> tuple[SmacState, TimeStep]:
         ours, theirs = self.game.restart()
@@ -179,7 +179,7 @@ class Sc2Smac:
         a, n = self.config.roster.allies, self.config.roster.size
         fire = Fire(jnp.zeros(n), jnp.full(n, NOBODY, jnp.int32))
         state = SmacState(units, jnp.int32(0), jnp.ones(a, jnp.int32), jnp.zeros((a, 2)), fire)
-        first = jax.device_get(self._judge(units, state))
+        first = jax.device_get(self._reward_and_costs(units, state))
         nothing = jax.tree.map(np.zeros_like, (first.reward, first.cost, first.metrics))
         return state, first._replace(reward=nothing[0], cost=nothing[1], metrics=nothing[2])
 
@@ -189,4 +189,4 @@ class Sc2Smac:
         action = HybridAction(jnp.asarray(action.mode, jnp.int32), jnp.asarray(action.params, jnp.float32))
         offset = ally_orders(self.config, state.units.x, state.units.y, action)[-1]
         after = state._replace(units=units, t=state.t + 1, mode=action.mode, offset=offset)
-        return after, jax.device_get(self._judge(state.units, after))
+        return after, jax.device_get(self._reward_and_costs(state.units, after))

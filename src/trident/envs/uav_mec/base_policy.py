@@ -15,10 +15,10 @@ from jaxtyping import Array, Float
 
 from trident.envs.uav_mec.config import UavMecConfig
 from trident.envs.uav_mec.dynamics import flight_params, speed_of
-from trident.envs.uav_mec.physics import drift, mode_costs_at, task_mean, task_spread, thrifty_speed
-from trident.maths.stable_min import first_least
+from trident.envs.uav_mec.physics import drift, min_power_speed, mode_costs_at, task_mean, task_spread
+from trident.maths.stable_min import first_minimum
 from trident.physics import offloading, propulsion
-from trident.types import ActionSpec, Reflex
+from trident.types import ActionSpec, BaseAction
 
 CONFIDENCE = 4.0
 """Logit of the mode that is the quickest for an expected task; the others are at 0."""
@@ -34,7 +34,7 @@ EFFICIENCY_SCALE = 12.0
 """bit/s/Hz"""
 
 
-def reflex(config: UavMecConfig, spec: ActionSpec, obs: Float[Array, "O"]) -> Reflex:
+def base_policy(config: UavMecConfig, spec: ActionSpec, obs: Float[Array, "O"]) -> BaseAction:
     """Towards the middle of the own users (see `lean` for when not quite); the mode with the least expected cost for
     the present load; all of a task is offloaded, or nothing."""
     c = config
@@ -46,13 +46,13 @@ def reflex(config: UavMecConfig, spec: ActionSpec, obs: Float[Array, "O"]) -> Re
     centre = lean(c, load, jnp.where(load > 0, centre, 0.5 * c.area - place), fleet)
     slow = drift(c, place, jnp.ones_like(load), centre)
     hurry = jnp.where(load > 0, speed_of(centre) / NEAR, jnp.inf)
-    least = thrifty_speed(c)
+    least = min_power_speed(c)
     speed = jnp.clip(least * hurry, least, speed_within(c, CAUTION * c.energy_max - compute_energy(c, load[0])))
     cost = mode_costs_at(c, EFFICIENCY_SCALE * efficiency[None], load)[0]
     flight = flight_params(c, slow * (speed / least)[:, None])
     params = jnp.concatenate([flight, jnp.ones_like(speed)[:, None]], -1)  # [M, P]
     low, high = jnp.asarray(spec.low[0]), jnp.asarray(spec.high[0])  # all UAVs have the same boxes
-    return Reflex(CONFIDENCE * (cost <= cost.min()), 2.0 * (params - low) / (high - low) - 1.0)
+    return BaseAction(CONFIDENCE * (cost <= cost.min()), 2.0 * (params - low) / (high - low) - 1.0)
 
 
 def lean(
@@ -65,7 +65,7 @@ def lean(
         return goal
     rel = 2.0 * c.sight * fleet[:, :2]
     full = (fleet[:, 3] > 0.5) & (fleet[:, 2] > 1.0 - 0.5 / c.capacity)
-    first = first_least(jnp.where(full, speed_of(rel), jnp.inf), 0) & full
+    first = first_minimum(jnp.where(full, speed_of(rel), jnp.inf), 0) & full
     share = LEAN * (1.0 - load / c.capacity) * first.any()
     return (1.0 - share) * goal + share * jnp.where(first[:, None], rel, 0.0).sum(0)
 
@@ -80,7 +80,7 @@ def compute_energy(config: UavMecConfig, load: Float[Array, ""]) -> Float[Array,
 
 def speed_within(config: UavMecConfig, energy: Float[Array, "*n"]) -> Float[Array, "*n"]:
     """The highest speed that takes no more than `energy` per slot, but at least the one that takes the least, m/s."""
-    speeds = np.linspace(thrifty_speed(config), config.max_speed, 33, dtype=np.float32)
+    speeds = np.linspace(min_power_speed(config), config.max_speed, 33, dtype=np.float32)
     with jax.ensure_compile_time_eval():
         power = np.asarray(propulsion.propulsion_power(jnp.asarray(speeds), propulsion.ROTORS[config.rotor]))
     within = (config.slot * power[1:] <= energy[..., None]).sum(-1)  # power rises beyond the least

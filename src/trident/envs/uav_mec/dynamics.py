@@ -61,7 +61,7 @@ def velocity_of(config: UavMecConfig, params: Float[Array, "*n P"]) -> Float[Arr
         return speed[..., None] * jnp.stack([jnp.cos(heading), jnp.sin(heading)], -1)
     if config.flight == "course":
         speed, course = params[..., :1], params[..., 1:3]
-        return speed * course / jnp.sqrt((course**2).sum(-1, keepdims=True) + 1e-4)  # a finite slope at no course
+        return speed * course / jnp.sqrt((course**2).sum(-1, keepdims=True) + 1e-4)  # a finite gradient at no course
     return config.max_speed * square_to_disc(params[..., :2])
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from trident.envs.uav_mec import scripted
-from trident.envs.uav_mec.base_policy import EFFICIENCY_SCALE, SECTORS, reflex
+from trident.envs.uav_mec.base_policy import EFFICIENCY_SCALE, SECTORS, base_policy
 from trident.envs.uav_mec.config import UavMecConfig, lattice
 from trident.envs.uav_mec.dynamics import (
     Draws,
@@ -41,7 +41,7 @@ from trident.envs.uav_mec.dynamics import (
 )
 from trident.envs.uav_mec.fast.physics import bulk_physics
 from trident.envs.uav_mec.physics import build_physics, pack
-from trident.envs.uav_mec.reward import blame, judge, margins, mode_names
+from trident.envs.uav_mec.reward import cost_attribution, margins, mode_names, reward_and_costs
 from trident.types import ActionSpec, Constraint, EnvSpec, HybridAction, Key, Metric, TimeStep, follow
 
 # --- config ---------------------------------------------------------------------------------------
@@ -286,11 +286,11 @@ class UavMec:
             horizon=config.horizon,
             metrics=metrics(config),
         )
-        suggest = partial(reflex, config, self.spec.action)
-        self.physics = replace(build_physics(config), reflex=suggest, bulk=bulk_physics(config))
+        suggest = partial(base_policy, config, self.spec.action)
+        self.physics = replace(build_physics(config), base_policy=suggest, bulk=bulk_physics(config))
         nominal = lambda key, state: self.physics.nominal(pack(config, state))  # noqa: E731
-        reflexes = lambda key, state: follow(self.spec.action, suggest, observe(config, state))  # noqa: E731
-        self.scripted = scripted.policies(config) | {"nominal": nominal, "reflex": reflexes}
+        follow_base = lambda key, state: follow(self.spec.action, suggest, observe(config, state))  # noqa: E731
+        self.scripted = scripted.policies(config) | {"nominal": nominal, "base-policy": follow_base}
         self.shield = scripted.build_shield(config)
 
     def reset(self, key: Key) -> tuple[MecState, TimeStep]:
@@ -306,13 +306,15 @@ class UavMec:
     def transition(self, state: MecState, draws: Draws, action: HybridAction) -> tuple[MecState, TimeStep]:
         """`step` with its randomness given."""
         after, service = transition(self.config, state, draws, action)
-        reward, cost, values = judge(self.config, after, service, draws)
-        return after, self._timestep(after, reward, cost, values, blame(self.config, after, cost))
+        reward, cost, values = reward_and_costs(self.config, after, service, draws)
+        return after, self._timestep(after, reward, cost, values, cost_attribution(self.config, after, cost))
 
     def _look(self, state: MecState) -> tuple[Array, Array]:
         return observe(self.config, state), pack(self.config, state)
 
-    def _timestep(self, state: MecState, reward: Array, cost: Array, values: dict[str, Any], blame: Array) -> TimeStep:
+    def _timestep(
+        self, state: MecState, reward: Array, cost: Array, values: dict[str, Any], cost_attribution: Array
+    ) -> TimeStep:
         obs, array = self._look(state)
         n, modes = self.config.num_uavs, self.config.num_fogs + 1
         return TimeStep(
@@ -326,7 +328,7 @@ class UavMec:
             terminated=jnp.zeros((), bool),
             truncated=state.slot >= self.config.horizon,
             metrics=values,
-            blame=blame,
+            cost_attribution=cost_attribution,
         )
 
     def draw(self, where: Any, history: Any, t: int | None = None) -> None:

@@ -30,7 +30,7 @@ from trident.envs.uav_mec.dynamics import (
     uplink_rate,
     velocity_of,
 )
-from trident.maths.stable_min import first_least, least
+from trident.maths.stable_min import first_minimum, stable_min
 from trident.physics import offloading, propulsion
 from trident.types import HybridAction, Physics
 
@@ -188,7 +188,7 @@ def signals(config: UavMecConfig, array: Float[Array, "S"], action: HybridAction
     costs = [jax.scipy.stats.norm.cdf(excess).mean(), low]
     if c.separation:
         gap = distances(after.uav, after.uav) + 1e6 * jnp.eye(c.num_uavs)
-        costs.append(jax.nn.sigmoid((c.separation_min - least(gap, 1)) / SEPARATION_EDGE).mean())
+        costs.append(jax.nn.sigmoid((c.separation_min - stable_min(gap, 1)) / SEPARATION_EDGE).mean())
     return jnp.stack([reward, *costs])
 
 
@@ -198,7 +198,7 @@ def chances(config: UavMecConfig, scene: Scene, link: Float[Array, "N U"]) -> Fl
     c, (size, work) = config, (jnp.float32(x) for x in task_mean(config))
     load = link.sum(1)
     distance = jnp.where(load[:, None] < c.capacity, distances(scene.uav, scene.user), 1e6)
-    first = first_least(distance, 0)
+    first = first_minimum(distance, 0)
     nearest = jnp.where(first, distance, 0.0).sum(0)
     processing = jnp.where(first, mode_costs(c, scene.uav, load + 1.0).min(1)[:, None], 0.0).sum(0)
     served = size / uplink_rate(c, jnp.float32(c.service_radius)) + processing
@@ -236,7 +236,7 @@ def drift(
 ) -> Float[Array, "N 2"]:
     """Velocity of least power towards the middle of the own users (of the area, if there are none)."""
     towards = jnp.where(load[:, None] > 0, to_centre, 0.5 * config.area - uav)
-    return thrifty_speed(config) * towards / (speed_of(towards) + 1e-3)[:, None]
+    return min_power_speed(config) * towards / (speed_of(towards) + 1e-3)[:, None]
 
 
 def mode_costs(config: UavMecConfig, uav: Float[Array, "N 2"], load: Float[Array, "N"]) -> Float[Array, "N M"]:
@@ -259,7 +259,7 @@ def mode_costs_at(
     return jnp.concatenate([local[:, None], fog], 1)
 
 
-def thrifty_speed(config: UavMecConfig) -> float:
+def min_power_speed(config: UavMecConfig) -> float:
     """The speed of least propulsion power, m/s."""
     speeds = np.linspace(0.0, config.max_speed, 601, dtype=np.float32)
     with jax.ensure_compile_time_eval():

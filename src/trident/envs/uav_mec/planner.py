@@ -24,7 +24,7 @@ from trident.envs.uav_mec.dynamics import (
     speed_of,
     uplink_rate,
 )
-from trident.envs.uav_mec.physics import expect, mode_costs, task_mean, thrifty_speed
+from trident.envs.uav_mec.physics import expect, min_power_speed, mode_costs, task_mean
 from trident.types import HybridAction, Key
 
 CIRCLE = 12
@@ -60,7 +60,7 @@ class Habits:
 
 def circle_offset(config: UavMecConfig, slot: Int[Array, ""]) -> Float[Array, "N 2"]:
     """Place on the circle, relative to its centre, at the start of a slot; a slot's chord takes the thrifty speed."""
-    radius = 0.5 * thrifty_speed(config) * config.slot / np.sin(np.pi / CIRCLE)
+    radius = 0.5 * min_power_speed(config) * config.slot / np.sin(np.pi / CIRCLE)
     angle = 2.0 * np.pi * (slot / CIRCLE + jnp.arange(config.num_uavs) / config.num_uavs)
     return radius * jnp.stack([jnp.cos(angle), jnp.sin(angle)], -1)
 

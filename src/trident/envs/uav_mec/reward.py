@@ -36,7 +36,7 @@ def closest(s: MecState) -> Float[Array, "N"]:
     return jnp.where(jnp.eye(s.uav.shape[0], dtype=bool), jnp.inf, distances(s.uav, s.uav)).min(1)
 
 
-def judge(
+def reward_and_costs(
     config: UavMecConfig, s: MecState, service: Service, draws: Draws
 ) -> tuple[Float[Array, ""], Float[Array, "K"], dict[str, Float[Array, ""]]]:
     """Reward, costs and metrics of the slot that led to state `s`."""
@@ -71,7 +71,7 @@ def judge(
     return reward, jnp.stack(cost), values
 
 
-def blame(config: UavMecConfig, s: MecState, cost: Float[Array, "K"]) -> Bool[Array, "N K"]:
+def cost_attribution(config: UavMecConfig, s: MecState, cost: Float[Array, "K"]) -> Bool[Array, "N K"]:
     """Who caused the costs: a UAV its own excess of energy and its own closeness; lost coverage, all of them."""
     own = [s.energy > config.energy_max, jnp.broadcast_to(cost[1] > 0, s.energy.shape)]
     if config.separation:

@@ -1,4 +1,4 @@
-"""Functions of one number: the same values and slopes as the formula, with less work."""
+"""Functions of one number: the same values and gradients as the formula, with less work."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from trident.envs.uav_mec.fast.chebyshev import clenshaw, horner, series, series_of
-from trident.envs.uav_mec.fast.elementwise import pointwise
+from trident.envs.uav_mec.fast.chebyshev import chebyshev_of, clenshaw, horner, series
+from trident.envs.uav_mec.fast.elementwise import elementwise
 
 X = jnp.linspace(0.5, 3.0, 50)
 
@@ -16,8 +16,8 @@ def formula(x):
     return jnp.log1p(jnp.exp(-x)) / x
 
 
-def test_values_and_slopes_are_those_of_the_formula():
-    fast = pointwise(formula)
+def test_values_and_gradients_are_those_of_the_formula():
+    fast = elementwise(formula)
     directions = jnp.stack([jnp.ones_like(X), X, -X])
     along = lambda f: jax.vmap(lambda t: jax.jvp(f, (X,), (t,))[1])(directions)  # noqa: E731
     np.testing.assert_allclose(fast(X), formula(X))
@@ -25,37 +25,37 @@ def test_values_and_slopes_are_those_of_the_formula():
     np.testing.assert_allclose(jax.vmap(jax.grad(fast))(X), jax.vmap(jax.grad(formula))(X), rtol=1e-5)
 
 
-def test_the_slope_is_found_once_for_all_directions():
+def test_the_gradient_is_found_once_for_all_directions():
     count = lambda f: str(jax.make_jaxpr(lambda t: jax.vmap(lambda t: jax.jvp(f, (X,), (t,))[1])(t))(jnp.ones((7, 50))))  # noqa: E731
     assert count(formula).count("f32[7,50] = ") > 2
-    assert count(pointwise(formula)).count("f32[7,50] = ") == 1
+    assert count(elementwise(formula)).count("f32[7,50] = ") == 1
 
 
-def test_a_known_slope_is_used():
-    wrong = pointwise(jnp.sin, lambda x: 0.0 * x + 5.0)
+def test_a_known_gradient_is_used():
+    wrong = elementwise(jnp.sin, lambda x: 0.0 * x + 5.0)
     assert jax.grad(wrong)(1.0) == 5.0
 
 
 def test_series_of_a_smooth_function():
     with_logarithm = lambda x: np.log(2.0 + x) / (1.0 + 0.1 * x)  # noqa: E731
-    series = series_of(with_logarithm, 30.0, 4.0)
+    series = chebyshev_of(with_logarithm, 30.0, 4.0)
     assert series is not None
     x = np.linspace(0.0, 30.0, 501)
     np.testing.assert_allclose(series(jnp.asarray(x, jnp.float32)), with_logarithm(x), rtol=3e-6)
     h = 1e-6
-    slope = (with_logarithm(x + h) - with_logarithm(x - h)) / (2 * h)
+    gradient = (with_logarithm(x + h) - with_logarithm(x - h)) / (2 * h)
     got = jax.vmap(jax.grad(series))(jnp.asarray(x[1:-1], jnp.float32))
-    np.testing.assert_allclose(got, slope[1:-1], atol=2e-5)
+    np.testing.assert_allclose(got, gradient[1:-1], atol=2e-5)
 
 
 def test_series_ends_where_it_was_made_for():
-    series = series_of(lambda x: 2.0 + x, 1.0, 1.0)
+    series = chebyshev_of(lambda x: 2.0 + x, 1.0, 1.0)
     assert series is not None
     np.testing.assert_allclose(series(jnp.array([-1.0, 0.0, 1.0, 5.0])), [2.0, 2.0, 3.0, 3.0], rtol=1e-5)
 
 
 def test_no_series_for_a_kink():
-    assert series_of(lambda x: 1.0 + np.abs(x - 0.3), 1.0, 1.0) is None
+    assert chebyshev_of(lambda x: 1.0 + np.abs(x - 0.3), 1.0, 1.0) is None
 
 
 def test_clenshaw_is_the_sum():

@@ -1,4 +1,4 @@
-"""The closed form for many rows at once says what the closed form of one row says, and so do its slopes."""
+"""The closed form for many rows at once says what the closed form of one row says, and so do its gradients."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from trident.algos.trident.config import Task, TridentConfig
+from trident.algos.trident.config import Problem, TridentConfig
 from trident.envs.uav_mec.dynamics import backhaul_efficiency, distances, uplink_rate
 from trident.envs.uav_mec.env import UavMec, UavMecConfig
 from trident.envs.uav_mec.fast import association as links_of_rows
 from trident.envs.uav_mec.fast import physics as rows
 from trident.envs.uav_mec.physics import SAME_PLACE, Scene, assemble, unpack
 from trident.physics.offloading import associate
-from trident.physics_value import lasting_sums, physics_parts
+from trident.physics_value import persistence_sums, physics_parts
 
 CONFIGS = {
     "three constraints": UavMecConfig(separation=True, separation_min=80.0, grace=1),
@@ -71,7 +71,7 @@ def test_says_the_same_as_row_by_row(name):
     assert np.std(right.now, axis=0).min() > 1e-3  # there was something to tell
 
 
-def test_slopes_are_those_of_the_formulas():
+def test_gradients_are_those_of_the_formulas():
     config = CONFIGS["three constraints"]
     env = UavMec(config)
     array, action = seen(env, 8, 8)
@@ -108,7 +108,7 @@ def test_how_long_changes_last():
     env = UavMec(UavMecConfig())
     array, action = seen(env, 16, 8)
     got, right = (
-        jax.jit(lambda s, a, physics=physics: lasting_sums(physics, 3, s, a))(array, action)
+        jax.jit(lambda s, a, physics=physics: persistence_sums(physics, 3, s, a))(array, action)
         for physics in (env.physics, replace(env.physics, bulk=None))
     )
     np.testing.assert_allclose(got, right, rtol=0.02)
@@ -152,16 +152,16 @@ def test_radio_links_by_series(channel):
     ):
         d = jnp.linspace(0.5, farthest, 400)
         with jax.enable_x64(True):
-            exact, slope = jax.jvp(formula, (d.astype(jnp.float64),), (jnp.ones(d.shape, jnp.float64),))
+            exact, gradient = jax.jvp(formula, (d.astype(jnp.float64),), (jnp.ones(d.shape, jnp.float64),))
         value, steep = jax.jvp(fast, (d,), (jnp.ones_like(d),))
         np.testing.assert_allclose(value, exact, rtol=1e-5)  # what the formula itself is good for
-        np.testing.assert_allclose(steep, slope, rtol=1e-3, atol=1e-3 * np.abs(slope).max())
+        np.testing.assert_allclose(steep, gradient, rtol=1e-3, atol=1e-3 * np.abs(gradient).max())
 
 
 def test_critics_without_the_costs_physics_keep_the_rewards():
     env = UavMec(UavMecConfig(grace=1))
     array, action = seen(env, 4, 4)
-    tasks = [Task(TridentConfig(cost_physics=own), env.spec, env.physics) for own in (False, True)]
+    tasks = [Problem(TridentConfig(cost_physics=own), env.spec, env.physics) for own in (False, True)]
     alone, both = (jax.jit(lambda t=t: physics_parts(t.closed_form, 3, array, action))() for t in tasks)
     for without, whole in zip(alone, both, strict=True):
         assert not without[:, 1:].any()

@@ -21,7 +21,7 @@ import numpy as np
 
 from trident.envs.intersection.config import IntersectionConfig
 from trident.envs.intersection.dynamics import DRIVING, Traffic, settle
-from trident.envs.intersection.env import Intersection, judge
+from trident.envs.intersection.env import Intersection, reward_and_costs
 from trident.envs.intersection.smarts import map
 from trident.envs.intersection.smarts.bridge import Readings, controls, entries, read
 from trident.errors import TridentError
@@ -87,8 +87,8 @@ class SmartsIntersection:
     def conclude(self, chosen: Traffic, seen: Readings) -> tuple[Traffic, TimeStep]:
         """What a step brought, from the traffic with its chosen lanes and what SMARTS made of it."""
         after, events = settle(self.config, chosen, *read(self.config, chosen, seen))
-        out = self.twin.timestep(after, *judge(self.config, after, events))
-        return after, out._replace(blame=jnp.stack([events.crashed, events.off_lane], axis=-1))
+        out = self.twin.timestep(after, *reward_and_costs(self.config, after, events))
+        return after, out._replace(cost_attribution=jnp.stack([events.crashed, events.off_lane], axis=-1))
 
     def _exchange(self, before: np.ndarray) -> None:
         """Who is gone is taken off the map, who has come is put on it."""

@@ -11,13 +11,13 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from trident.envs.uav_mec.config import UavMecConfig
-from trident.envs.uav_mec.fast.no_inline import apart
+from trident.envs.uav_mec.fast.no_inline import no_inline
 from trident.envs.uav_mec.physics import SAME_PLACE
 
 FEW = 32
 """Users that are added one by one."""
 
-step = partial(apart, static_argnums=0)
+step = partial(no_inline, static_argnums=0)
 """A step of the computation, (config, arrays) -> arrays that are stored."""
 
 

@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.polynomial import chebyshev
 
-from trident.envs.uav_mec.fast.elementwise import Pointwise, pointwise
+from trident.envs.uav_mec.fast.elementwise import Elementwise, elementwise
 
 
-def series_of(
+def chebyshev_of(
     f: Callable[[np.ndarray], Any], farthest: float, bend: float, tolerance: float = 1e-6, most: int = 24
-) -> Pointwise | None:
-    """The shortest series in x / (x + bend) that is off by no more than `tolerance` of f (nowhere nought) in [0,
+) -> Elementwise | None:
+    """The shortest series in x / (x + bend) that is off by no more than `tolerance` of f (nowhere zero) in [0,
     farthest]; none, if `most` terms are too few. Numbers outside count as the nearer end.
 
     `bend` is where f bends most: the series sees [0, bend] as large as all that is beyond.
@@ -33,7 +33,7 @@ def series_of(
     value = next((v for v in shorter if np.abs(chebyshev.chebval(unit, v) / right - 1.0).max() <= tolerance), None)
     if value is None:
         return None
-    slope = chebyshev.chebder(value) * bend / half
+    gradient = chebyshev.chebder(value) * bend / half
 
     def inside(x: Any) -> tuple[Any, Any]:
         x = jnp.clip(x, 0.0, farthest)
@@ -42,9 +42,9 @@ def series_of(
 
     def steep(x: Any) -> Any:
         unit, beyond = inside(x)
-        return series(slope, unit) * beyond * beyond
+        return series(gradient, unit) * beyond * beyond
 
-    return pointwise(lambda x: series(value, inside(x)[0]), steep)
+    return elementwise(lambda x: series(value, inside(x)[0]), steep)
 
 
 WELL_BEHAVED = 16.0

@@ -1,4 +1,4 @@
-"""Functions of one number, whose slope is found once however many directions it is asked for."""
+"""Functions of one number, whose gradient is found once however many directions it is asked for."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from trident.envs.uav_mec.fast.no_inline import apart
+from trident.envs.uav_mec.fast.no_inline import no_inline
 
-Pointwise = Callable[[Float[Array, "*shape"]], Float[Array, "*shape"]]
+Elementwise = Callable[[Float[Array, "*shape"]], Float[Array, "*shape"]]
 
 
-def pointwise(f: Pointwise, slope: Pointwise | None = None) -> Pointwise:
+def elementwise(f: Elementwise, gradient: Elementwise | None = None) -> Elementwise:
     """f, applied number by number; its derivative along any direction is f'(x) times that direction.
 
-    Differentiated step by step, a long formula multiplies every direction at each of its steps. `slope` is f', where a
-    shorter way to it is known than the formula's derivative.
-    """
+    Differentiated step by step, a long formula multiplies every direction at each of its steps. `gradient` is f', where
+    a shorter way to it is known than the formula's derivative."""
 
-    @apart  # or the compiler would put it into the loop over directions
+    @no_inline  # or the compiler would put it into the loop over directions
     def both(x: Any) -> tuple[Any, Any]:
-        return (f(x), slope(x)) if slope else jax.jvp(f, (x,), (jnp.ones_like(x),))
+        return (f(x), gradient(x)) if gradient else jax.jvp(f, (x,), (jnp.ones_like(x),))
 
     @jax.custom_jvp
     def g(x: Any) -> Any:

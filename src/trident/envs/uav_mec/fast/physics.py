@@ -1,10 +1,9 @@
 """UAV-MEC's closed form for many rows at once: what `uav_mec_physics` says of one state, laid out for speed.
 
-Rows are the last axis of every array, so that each operation is a vectorised loop over them, and each step is `apart`,
-so that the compiler computes nothing twice; who serves whom is in `uav_mec_rows_links`. UAVs are few and are gone
-through one by one. What a user's task costs beyond its uplink is the same for all users of a UAV (tasks are the
-expected ones), so only uplinks are counted by user.
-"""
+Rows are the last axis of every array, so that each operation is a vectorised loop over them, and each step is
+`no_inline`, so that the compiler computes nothing twice; who serves whom is in `uav_mec_rows_links`. UAVs are few and
+are gone through one by one. What a user's task costs beyond its uplink is the same for all users of a UAV (tasks are
+the expected ones), so only uplinks are counted by user."""
 
 from __future__ import annotations
 
@@ -29,8 +28,8 @@ from trident.envs.uav_mec.fast.association import (
     step,
     users_sum,
 )
-from trident.envs.uav_mec.fast.chebyshev import series_of
-from trident.envs.uav_mec.fast.elementwise import Pointwise, pointwise
+from trident.envs.uav_mec.fast.chebyshev import chebyshev_of
+from trident.envs.uav_mec.fast.elementwise import Elementwise, elementwise
 from trident.envs.uav_mec.physics import (
     EDGE,
     ENERGY_EDGE,
@@ -38,15 +37,15 @@ from trident.envs.uav_mec.physics import (
     SEPARATION_EDGE,
     SERVICE_EDGE,
     SPEED_SCALE,
+    min_power_speed,
     task_mean,
     task_spread,
-    thrifty_speed,
 )
 from trident.physics import offloading, propulsion
 from trident.types import BulkPhysics, HybridAction
 
 
-class Standing(NamedTuple):
+class BatchState(NamedTuple):
     """Where everyone is, who serves whom, and how slow the backhaul to every fog is, s/Mbit."""
 
     uav: Float[Array, "2 N B"]
@@ -59,7 +58,7 @@ class Standing(NamedTuple):
     slowness: Float[Array, "F N B"]
 
 
-class Doing(NamedTuple):
+class BatchAction(NamedTuple):
     """What the UAVs do, and where that leads."""
 
     velocity: Float[Array, "2 N B"]
@@ -82,45 +81,45 @@ def bulk_physics(config: UavMecConfig) -> BulkPhysics:
     )
 
 
-def read(config: UavMecConfig, state: Float[Array, "B S"]) -> Standing:
+def read(config: UavMecConfig, state: Float[Array, "B S"]) -> BatchState:
     uav, user, user_vel, hot, hot_vel, grace, reach = unpack(config, state)
     own = owners(config, uav, user, reach)
-    return Standing(uav, user, user_vel, hot, hot_vel, grace, own, backhaul_slowness(config, uav))
+    return BatchState(uav, user, user_vel, hot, hot_vel, grace, own, backhaul_slowness(config, uav))
 
 
-def take(config: UavMecConfig, standing: Standing, action: HybridAction) -> Doing:
+def take(config: UavMecConfig, standing: BatchState, action: HybridAction) -> BatchAction:
     return do(config, standing, *orders(config, action))
 
 
-def do(config: UavMecConfig, standing: Standing, velocity: Array, mode: Array, ratio: Array) -> Doing:
+def do(config: UavMecConfig, standing: BatchState, velocity: Array, mode: Array, ratio: Array) -> BatchAction:
     c = config
     uav, moved = fly(c, standing.uav, velocity), move_users(c, *standing[1:5])
-    return Doing(
+    return BatchAction(
         velocity, mode, ratio, uav, backhaul_slowness(c, uav), moved, distances(c, jax.lax.stop_gradient(uav), moved[0])
     )
 
 
-def signals(config: UavMecConfig, standing: Standing, doing: Doing) -> Float[Array, "B J"]:
+def signals(config: UavMecConfig, standing: BatchState, doing: BatchAction) -> Float[Array, "B J"]:
     """Expected reward and smooth costs of the next slot."""
     c, own, load = config, standing.own, loads(config, standing.own)
-    nearest = whom(c, own, load, doing.distance)
+    nearest = serving_uav(c, own, load, doing.distance)
     saving = savings(c, jax.lax.stop_gradient(doing.slowness), load)
     gained, low = service(c, doing.uav, doing.moved[0], own, nearest, doing.distance, saving, standing.grace)
-    earned, excess = total(c, *per_uav(c, doing.velocity, doing.mode, doing.ratio, load, doing.slowness))
+    service_reward, excess = total(c, *per_uav(c, doing.velocity, doing.mode, doing.ratio, load, doing.slowness))
     costs = [excess / c.num_uavs, low]
     if c.separation:
         costs.append(too_near(c, doing.uav).mean(0))
-    reward = gained + earned - c.num_users * alone(c) - c.coverage_penalty * c.num_uavs * low
+    reward = gained + service_reward - c.num_users * alone(c) - c.coverage_penalty * c.num_uavs * low
     return jnp.stack([reward, *costs], axis=-1)
 
 
-def predict(config: UavMecConfig, standing: Standing, doing: Doing) -> Standing:
+def predict(config: UavMecConfig, standing: BatchState, doing: BatchAction) -> BatchState:
     """Mean successor."""
     grace = jnp.maximum(standing.grace - 1.0 / max(config.grace, 1), 0.0)
-    return Standing(doing.uav, *doing.moved, grace, associate(config, doing.distance), doing.slowness)
+    return BatchState(doing.uav, *doing.moved, grace, associate(config, doing.distance), doing.slowness)
 
 
-def nominal(config: UavMecConfig, standing: Standing) -> Doing:
+def nominal(config: UavMecConfig, standing: BatchState) -> BatchAction:
     """Drift towards the middle of the own users, in the cheapest mode."""
     c, s = config, standing
     return do(c, s, *drift(c, s.uav, loads(c, s.own), users_sum(c, s.own, s.user), s.slowness))
@@ -197,14 +196,14 @@ def drift(config: UavMecConfig, uav: Array, load: Array, users: Array, slowness:
     mode, least = jnp.zeros(load.shape, jnp.int32), costs[0]
     for m, cost in enumerate(costs[1:], 1):
         mode, least = jnp.where(cost < least, m, mode), jnp.minimum(cost, least)
-    velocity = thrifty_speed(config) * towards / (length(towards) + 1e-3)
+    velocity = min_power_speed(config) * towards / (length(towards) + 1e-3)
     return velocity, mode, (mode > 0).astype(jnp.float32)
 
 
 # --- links ----------------------------------------------------------------------------------------
 
 
-normal_cdf = pointwise(
+normal_cdf = elementwise(
     lambda x: 0.5 + 0.5 * jax.lax.erf(np.sqrt(0.5) * x), lambda x: np.sqrt(0.5 / np.pi) * jnp.exp(-0.5 * x * x)
 )
 """To 1e-7: far fewer operations than one that is right far out in the tail."""
@@ -213,8 +212,8 @@ normal_cdf = pointwise(
 class Radio(NamedTuple):
     """s/Mbit at a horizontal distance."""
 
-    uplink: Pointwise
-    slowness: Pointwise
+    uplink: Elementwise
+    slowness: Elementwise
 
 
 @cache
@@ -228,12 +227,12 @@ def radio(config: UavMecConfig) -> Radio:
     return Radio(_short(uplink, c.service_radius + a_slot, bend), _short(slowness, 2.0**0.5 * c.area, bend))
 
 
-def _short(formula: Pointwise, farthest: float, bend: float) -> Pointwise:
+def _short(formula: Elementwise, farthest: float, bend: float) -> Elementwise:
     def exactly(d: np.ndarray) -> np.ndarray:
         with jax.ensure_compile_time_eval(), jax.enable_x64(True):
             return np.asarray(formula(jnp.asarray(d, jnp.float64)))
 
-    return series_of(exactly, farthest, bend) or pointwise(formula)
+    return chebyshev_of(exactly, farthest, bend) or elementwise(formula)
 
 
 # --- service --------------------------------------------------------------------------------------
@@ -271,7 +270,7 @@ def savings(config: UavMecConfig, slowness: Array, load: Array) -> Float[Array, 
 
 
 @step
-def whom(config: UavMecConfig, own: Array, load: Array, distance: Array) -> Int[Array, "U B"]:
+def serving_uav(config: UavMecConfig, own: Array, load: Array, distance: Array) -> Int[Array, "U B"]:
     """Every user's UAV, or else the nearest that has a free place."""
     none, nearest, near = config.num_uavs, own, jnp.full(own.shape, jnp.inf)
     for i in range(none):
@@ -287,7 +286,7 @@ def service(
 ) -> tuple[Float[Array, "B"], Float[Array, "B"]]:  # fmt: skip
     """What all users gain, and the probability that too few are covered."""
     chance, gained = at_reach(config, own, nearest, saving, reaches(config, nearest, distance))
-    return total(config, gained)[0], lacking(config, *coverage(config, own, chance), grace)
+    return total(config, gained)[0], coverage_shortfall(config, *coverage(config, own, chance), grace)
 
 
 @service.defjvp
@@ -297,11 +296,11 @@ def _(config: UavMecConfig, primals: Any, tangents: Any) -> tuple[Any, Any]:
     uav, user, own, nearest, distance, saving, grace = primals
     reach, by_reach = reaches(config, nearest, distance), partial(at_reach, config, own, nearest, saving)
     (chance, gained), (d_chance, d_gained) = jax.jvp(by_reach, (reach,), (jnp.ones_like(reach),))
-    low, back = jax.vjp(lambda n, v: lacking(config, n, v, grace), *coverage(config, own, chance))
-    d_low = missed(config, own, chance, d_chance, *back(jnp.ones_like(low)))
+    low, back = jax.vjp(lambda n, v: coverage_shortfall(config, n, v, grace), *coverage(config, own, chance))
+    d_low = shortfall_gradient(config, own, chance, d_chance, *back(jnp.ones_like(low)))
 
-    def along(slope: Array) -> Array:
-        pull = pulls(config, nearest, pushes(config, uav, user, nearest, reach, slope))
+    def along(gradient: Array) -> Array:
+        pull = uav_gradient(config, nearest, user_gradient(config, uav, user, nearest, reach, gradient))
         return towards(config, pull, tangents[0])
 
     return (total(config, gained)[0], low), (along(d_gained), along(d_low))
@@ -344,23 +343,23 @@ def coverage(config: UavMecConfig, own: Array, chance: Array) -> tuple[Float[Arr
 
 
 @step
-def missed(
+def shortfall_gradient(
     config: UavMecConfig, own: Array, chance: Array, d_chance: Array, of_covered: Array, of_doubt: Array
 ) -> Float[Array, "U B"]:
-    """The slope of `lacking` in every user's distance."""
+    """The gradient of `coverage_shortfall` in every user's distance."""
     return jnp.where(own < config.num_uavs, (of_covered + of_doubt * (1.0 - 2.0 * chance)) * d_chance, 0.0)
 
 
 @step
-def pushes(
-    config: UavMecConfig, uav: Array, user: Array, nearest: Array, reach: Array, slope: Array
+def user_gradient(
+    config: UavMecConfig, uav: Array, user: Array, nearest: Array, reach: Array, gradient: Array
 ) -> Float[Array, "2 U B"]:
-    """A slope in the users' distances as one in the places of their UAVs."""
+    """A gradient in the users' distances as one in the places of their UAVs."""
     along = [of_own(nearest, place, 0.0) for place in uav]
-    return (jnp.stack(along) - user) * (slope / reach)
+    return (jnp.stack(along) - user) * (gradient / reach)
 
 
-pulls = step(by_uav)
+uav_gradient = step(by_uav)
 
 
 @step
@@ -376,7 +375,7 @@ def per_uav(
     here, fog = processors(config, mode, load)
     ratio, slow = relay(config, mode, ratio, slowness)
     energy = spent(config, velocity, ratio, slow, load)
-    return earned(config, mode, ratio, slow, load, here, fog, energy), overspent(config, ratio, load, energy)
+    return service_reward(config, mode, ratio, slow, load, here, fog, energy), overspent(config, ratio, load, energy)
 
 
 @step
@@ -404,13 +403,13 @@ def on_board(config: UavMecConfig, ratio: Array) -> Float[Array, "N B"]:
 @step
 def spent(config: UavMecConfig, velocity: Array, ratio: Array, slow: Array, load: Array) -> Float[Array, "N B"]:
     c, (size, work) = config, task_mean(config)
-    power = pointwise(partial(propulsion.propulsion_power, rotor=propulsion.ROTORS[c.rotor]))
+    power = elementwise(partial(propulsion.propulsion_power, rotor=propulsion.ROTORS[c.rotor]))
     of_task = on_board(c, ratio) * (1e-3 * size * work) + c.uav_power * ratio * slow * size
     return c.slot * power(length(velocity)) + load * of_task
 
 
 @step
-def earned(
+def service_reward(
     config: UavMecConfig, mode: Array, ratio: Array, slow: Array, load: Array, here: Array, fog: Array, energy: Array
 ) -> Float[Array, "N B"]:
     c, (size, _) = config, task_mean(config)
@@ -440,7 +439,7 @@ def total(config: UavMecConfig, *of_each: Array) -> list[Float[Array, "B"]]:
 
 
 @step
-def lacking(config: UavMecConfig, covered: Array, doubt: Array, grace: Array) -> Float[Array, "B"]:
+def coverage_shortfall(config: UavMecConfig, covered: Array, doubt: Array, grace: Array) -> Float[Array, "B"]:
     """Probability that too few users are covered, their number taken as normal; nothing is charged in the grace."""
     low = normal_cdf((config.needed - 0.5 - covered) / jnp.sqrt(doubt + 0.25))
     return jnp.where(grace <= 1e-6, low, 0.0)
