@@ -80,7 +80,7 @@ def main() -> None:
         print(path, path.stat().st_size, len(lanes), "steps; touching:", int(steps["touching"].any((1, 2)).sum()))
         text = (Path(road._folder.name) / "map.net.xml").read_text(encoding="utf-8")
         env.close()
-    (OUT / "smarts_map.net.xml").write_text(re.sub(r"<!--.*?-->\s*", "", text, flags=re.S), encoding="utf-8")
+    (OUT / "map.net.xml").write_text(re.sub(r"<!--.*?-->\s*", "", text, flags=re.S), encoding="utf-8")
 
 
 if __name__ == "__main__":

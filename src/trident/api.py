@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from trident.errors import TridentError
+from trident.fields import check_name
 from trident.renamed import modern_result
 from trident.report import records as recording
 from trident.report.progress import Progress, progress_for
@@ -29,7 +30,7 @@ from trident.training.evaluation import assess_run
 from trident.training.fine_tune import check_fit
 from trident.training.loop import RunState, policy_of
 from trident.training.registry import ALGORITHMS
-from trident.training.settings import Settings, Setup, check_name, describe, make_setup, mode_names, read_run, setup_of
+from trident.training.settings import Settings, Setup, describe, make_setup, mode_names, read_run, setup_of
 from trident.types import AnyEnv, EnvSpec, HostEnv, HybridAction, View
 
 RENDER_STREAM = 2**31 + 2

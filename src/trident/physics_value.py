@@ -1,21 +1,20 @@
 """The closed-form value of an action, Q_phys, and its few weights.
 
-    Q_phys,j = now_j + gamma / (1 - gamma) (k_j later_j + h_j here_j + l_j),          j = 0 (reward), 1..K (costs)
-    now      = signals(s, a)
-    later    = signals(s', nominal(s')),   s' = predict(s, a)
-    here     = signals(s, nominal(s))
+    Q_phys,j  = immediate_j + gamma / (1 - gamma) (k_j next_step_j + h_j current_j + l_j),   j = 0 (reward), 1..K
+    immediate = signals(s, a)
+    next_step = signals(s', nominal(s')),   s' = predict(s, a)
+    current   = signals(s, nominal(s))
 
 The closed form of one step is exact about the action's immediate effect. What follows is valued by how well the system
-stands if it carries on sensibly, after the action (`later`) and in any case (`here`). Two weights, because they answer
-different questions: good places stay good for long, but what one action gains in place could be had a little later
-too. With `later` alone the value's level would be right and its gradient in the action exaggerated several times. Data
-cannot tell the two apart, for one action moves a system by little and `later` is nearly `here`. The closed form can: if
-a share rho of what an action changes one step on is still there two steps on while everyone carries on, then what it
-changes is worth gamma (1 + gamma rho + ...) times the change, and k is at most (1 - gamma) / (1 - gamma rho); so it is
-where the reward's direction is the closed form's alone (source=closed-form).
-k, h, l are fitted by least squares on early data, then frozen. Without physics only the level l_j remains. As printed
-(`OneStep`) Q_phys is `now` alone.
-"""
+stands under the nominal controller, after the action (`next_step`) and in any case (`current`). Two weights, because
+they answer different questions: good places stay good for long, but what one action gains in place could be had a
+little later too. With `next_step` alone the value's level would be right and its gradient in the action exaggerated
+several times. Data cannot tell the two apart, for one action moves a system by little and `next_step` is nearly
+`current`. The closed form can: if a share rho of what an action changes one step on is still there two steps on under
+the nominal controller, then what it changes is worth gamma (1 + gamma rho + ...) times the change, and k is at most (1
+- gamma) / (1 - gamma rho); so it is where the reward's direction is the closed form's alone (source=closed-form). k, h,
+l are fitted by least squares on early data, then frozen. Without physics only the level l_j remains. As printed
+(`OneStep`) Q_phys is `immediate` alone."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ from trident.maths.returns import discounted_tail
 from trident.types import BulkPhysics, HybridAction, Physics
 
 Discount = Float[Array, "J"]
-"""Of the reward and of every cost: costs that follow at once from an action are better judged at a short horizon."""
+"""Of the reward and of every cost: costs that follow at once from an action are better valued at a short horizon."""
 
 
 class OneStep(Physics):
@@ -40,8 +39,8 @@ class OneStep(Physics):
 class PhysicsFit(NamedTuple):
     """Weights of the closed form, frozen after the first rounds; [1 + K] each."""
 
-    later: Float[Array, "J"]
-    here: Float[Array, "J"]
+    next_step: Float[Array, "J"]
+    current: Float[Array, "J"]
     level: Float[Array, "J"]
     unit: Float[Array, "J"]
 
@@ -49,9 +48,9 @@ class PhysicsFit(NamedTuple):
 class Parts(NamedTuple):
     """The closed form of one state and joint action."""
 
-    now: Float[Array, "*batch J"]
-    later: Float[Array, "*batch J"]
-    here: Float[Array, "*batch J"]
+    immediate: Float[Array, "*batch J"]
+    next_step: Float[Array, "*batch J"]
+    current: Float[Array, "*batch J"]
 
 
 class FitSums(NamedTuple):
@@ -63,9 +62,10 @@ class FitSums(NamedTuple):
 
 
 def physics_parts(
-    physics: Physics | None, num_signals: int, state: Float[Array, "B S"], action: HybridAction, here: bool = True
+    physics: Physics | None, num_signals: int, state: Float[Array, "B S"], action: HybridAction, current: bool = True
 ) -> Parts:
-    """Of B states and joint actions, or of several actions in every state [B, M]; zeros without physics. `here` is the
+    """Of B states and joint actions, or of several actions in every state [B, M]; zeros without physics. `current` is
+    the
     same for every action, so whoever compares actions, or knows it already, may leave it out (it is zero then)."""
     zeros = jnp.zeros((*action.mode.shape[:-1], num_signals))
     if physics is None:
@@ -79,12 +79,12 @@ def physics_parts(
 
         def of_action(action: HybridAction) -> Parts:
             done = bulk.take(place, action)
-            now = bulk.signals(place, done)
-            nothing = jnp.zeros_like(now)
+            immediate = bulk.signals(place, done)
+            nothing = jnp.zeros_like(immediate)
             if one_step:
-                return Parts(now, nothing, nothing)
-            later = _carried_on(bulk, bulk.predict(place, done))
-            return Parts(now, later, _carried_on(bulk, place) if here else nothing)
+                return Parts(immediate, nothing, nothing)
+            next_step = _nominal_signals(bulk, bulk.predict(place, done))
+            return Parts(immediate, next_step, _nominal_signals(bulk, place) if current else nothing)
 
         several = rows[1].mode.ndim == 3
         return jax.vmap(of_action, 1, 1)(rows[1]) if several else of_action(rows[1])
@@ -92,12 +92,12 @@ def physics_parts(
     return map_batches(some, (state, action), bulk.rows * state.shape[0] // zeros[..., 0].size, bulk.group)
 
 
-def here_of(physics: Physics | None, num_signals: int, state: Float[Array, "B S"]) -> Float[Array, "B J"]:
+def current_signals(physics: Physics | None, num_signals: int, state: Float[Array, "B S"]) -> Float[Array, "B J"]:
     """The part that no action changes."""
     if physics is None or isinstance(physics, OneStep):
         return jnp.zeros((state.shape[0], num_signals))
     bulk = in_bulk(physics)
-    return map_batches(lambda rows: _carried_on(bulk, bulk.read(rows)), state, bulk.rows, bulk.group)
+    return map_batches(lambda rows: _nominal_signals(bulk, bulk.read(rows)), state, bulk.rows, bulk.group)
 
 
 def in_bulk(physics: Physics) -> BulkPhysics:
@@ -107,7 +107,7 @@ def in_bulk(physics: Physics) -> BulkPhysics:
     return physics.bulk or by_row
 
 
-def _carried_on(bulk: BulkPhysics, place: Any) -> Float[Array, "B J"]:
+def _nominal_signals(bulk: BulkPhysics, place: Any) -> Float[Array, "B J"]:
     return bulk.signals(place, bulk.nominal(place))
 
 
@@ -116,14 +116,16 @@ FEW = 512
 
 
 def q_phys(fit: PhysicsFit, parts: Parts, discount: Discount) -> Float[Array, "*batch J"]:
-    return parts.now + discount / (1.0 - discount) * (fit.later * parts.later + fit.here * parts.here + fit.level)
+    return parts.immediate + discount / (1.0 - discount) * (
+        fit.next_step * parts.next_step + fit.current * parts.current + fit.level
+    )
 
 
 def persistence_sums(
     physics: Physics | None, num_signals: int, state: Array, action: HybridAction
 ) -> Float[Array, "J 2"]:
     """Over B states: what actions change in comparison with nominal ones two steps on and one step on, d2 d1 and d1^2,
-    if everyone carries on after them."""
+    if everyone follows the nominal controller after them."""
     if physics is None or isinstance(physics, OneStep):
         return jnp.zeros((num_signals, 2))
     batch = min(state.shape[0], FEW)
@@ -133,14 +135,14 @@ def persistence_sums(
 
     start = bulk.read(rows[0])
 
-    def carry_on(carry: list[tuple[Any, Any]], _: None) -> tuple[list[tuple[Any, Any]], Array]:
+    def follow_nominal(carry: list[tuple[Any, Any]], _: None) -> tuple[list[tuple[Any, Any]], Array]:
         places = [bulk.predict(place, doing) for place, doing in carry]
         carry = [(place, bulk.nominal(place)) for place in places]
         after, otherwise = (bulk.signals(*standing) for standing in carry)
         return carry, after - otherwise
 
     _, (first, second) = jax.lax.scan(
-        carry_on, [(start, bulk.take(start, rows[1])), (start, bulk.nominal(start))], length=2
+        follow_nominal, [(start, bulk.take(start, rows[1])), (start, bulk.nominal(start))], length=2
     )
     return jnp.stack([(second * first).sum(0), (first * first).sum(0)], axis=-1)
 
@@ -152,21 +154,21 @@ def fit_sums(
     discount: Discount,
     lasting: Float[Array, "J 2"] | float = 0.0,
 ) -> FitSums:
-    """Of the regression of (return - now) on w (later, here, 1), w the discounted number of future steps in the return:
+    """Of the regression of (return - immediate) on w (next_step, current, 1), w the discounted number of future steps
+    in the return:
     rollouts end before their returns do, and the fit must not mistake that for a small weight."""
     total, weight = discounted_tail(signals, ended, discount)
-    features = jnp.stack([parts.later, parts.here, jnp.ones_like(parts.later)], axis=-1) * weight[..., None]
+    features = jnp.stack([parts.next_step, parts.current, jnp.ones_like(parts.next_step)], axis=-1) * weight[..., None]
     return FitSums(
         jnp.einsum("teja,tejb->jab", features, features),
-        jnp.einsum("teja,tej->ja", features, total - parts.now),
+        jnp.einsum("teja,tej->ja", features, total - parts.immediate),
         jnp.broadcast_to(lasting, (signals.shape[-1], 2)),
     )
 
 
 def max_next_weight(sums: FitSums, discount: Discount) -> Float[Array, "J"]:
-    """(1 - gamma) / (1 - gamma rho), the weight of `later` whose gradient is right if changes last as long as the
-    closed
-    form says; 1 if actions change nothing there."""
+    """(1 - gamma) / (1 - gamma rho), the weight of `next_step` whose gradient is right if changes last as long as the
+    closed form says; 1 if actions change nothing there."""
     change, last = sums.lasting[:, 1], sums.lasting[:, 0]
     rho = jnp.clip(last / jnp.where(change > 0.0, change, 1.0), 0.0, 1.0)
     return jnp.where(change > 0.0, (1.0 - discount) / (1.0 - discount * rho), 1.0)
@@ -174,7 +176,7 @@ def max_next_weight(sums: FitSums, discount: Discount) -> Float[Array, "J"]:
 
 def fit_physics(sums: FitSums, unit: Float[Array, "J"], discount: Discount) -> PhysicsFit:
     """Least squares with both weights between 0 and 1: physics may be worth little, never less than nothing; and that
-    of `later` no larger than what actions change lasts."""
+    of `next_step` no larger than what actions change lasts."""
     diagonal = jnp.diagonal(sums.gram, axis1=-2, axis2=-1)
     ridge = jax.vmap(jnp.diag)(1e-4 * diagonal + 1e-6)
     gram = sums.gram + ridge
@@ -184,10 +186,10 @@ def fit_physics(sums: FitSums, unit: Float[Array, "J"], discount: Discount) -> P
         right = sums.moment[:, free:] - jnp.einsum("jab,jb->ja", gram[:, free:, :free], known)
         return jnp.linalg.solve(gram[:, free:, free:], right[..., None])[:, 0, 0]
 
-    later = jnp.clip(solve(0, sums.moment[:, :0]), 0.0, max_next_weight(sums, discount))
-    here = jnp.clip(solve(1, later[:, None]), 0.0, 1.0)
-    level = solve(2, jnp.stack([later, here], axis=-1))
-    return PhysicsFit(later, here, level, unit)
+    next_step = jnp.clip(solve(0, sums.moment[:, :0]), 0.0, max_next_weight(sums, discount))
+    current = jnp.clip(solve(1, next_step[:, None]), 0.0, 1.0)
+    level = solve(2, jnp.stack([next_step, current], axis=-1))
+    return PhysicsFit(next_step, current, level, unit)
 
 
 def spread(signals: Float[Array, "T E J"], ended: Bool[Array, "T E"], discount: Discount) -> Float[Array, "J"]:
@@ -205,8 +207,8 @@ def r2_phys(
     mean signal would give over the same steps is taken off, so that such a closed form has an R2 of zero.
     """
     total, weight = discounted_tail(signals, ended, discount)
-    future = fit.later * parts.later + fit.here * parts.here + fit.level
-    error = total - parts.now - weight * future
+    future = fit.next_step * parts.next_step + fit.current * parts.current + fit.level
+    error = total - parts.immediate - weight * future
     varying = total - (1.0 + weight) * jnp.mean(signals, axis=(0, 1))
     half = max(signals.shape[0] // 2, 1)
     return 1.0 - jnp.var(error[:half], axis=(0, 1)) / jnp.maximum(jnp.var(varying[:half], axis=(0, 1)), 1e-8)

@@ -19,7 +19,19 @@ from jaxtyping import Array, Bool, Float, Int
 Key = Any  # a jax.random key
 EnvState = Any  # an environment's private pytree
 AlgoState = Any  # an algorithm's private pytree
-Metrics = dict[str, Any]  # name -> array
+Metrics = dict[str, Any]  # name -> a number, or one of the vectors below
+
+
+class PerSignal(NamedTuple):
+    """A metric of the reward and of every cost."""
+
+    values: Any  # [1 + K]
+
+
+class PerCost(NamedTuple):
+    """A metric of every cost."""
+
+    values: Any  # [K]
 
 
 # --- what an environment declares -----------------------------------------------------------------
@@ -32,8 +44,6 @@ class Constraint:
     name: str
     limit: float
     """Bound on the mean cost per step, in `unit`."""
-    scope: Literal["joint", "mean", "max"] = "joint"
-    """joint: one quantity of the team; mean / max: how a per-agent quantity becomes the one signal."""
     unit: str = "rate"
     immediate: bool = False
     """The cost of an action falls in the same step (energy spent), not in later ones (a place badly chosen)."""

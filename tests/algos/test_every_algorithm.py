@@ -1,7 +1,7 @@
 """One table: every registered algorithm x every property, on an environment with deaths, changing masks, unequal agents
 and three constraints. The other shapes of the contract are checked by abstract evaluation, which compiles nothing."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 from trident.envs.probes.chain import CHAINS, probe_chain
+from trident.fields import change, flatten
 from trident.training import checkpoint
 from trident.training.loop import program
 from trident.training.registry import ALGORITHMS, ENVS
 from trident.types import View
 
 TINY = {
-    "envs": 4, "steps": 6, "hidden": (8,), "critic_hidden": (8,), "cost_hidden": (8,), "replay": 96,
-    "critic_steps": 2, "critic_batch": 8, "policy_batch": 16, "updates": 2, "cg_steps": 2, "epochs": 2,
+    "envs": 4, "steps": 6, "hidden": (8,), "critic_hidden": (8,), "reward_hidden": (8,), "cost_hidden": (8,),
+    "replay": 96, "policy_batch": 16, "updates": 2, "cg_steps": 2, "epochs": 2,
     "minibatches": 2, "warm_steps": 4, "batch": 8, "levels": 3, "mixer_embed": 4, "mixer_hidden": 4,
 }  # fmt: skip
 CHAIN = probe_chain()
@@ -24,8 +25,8 @@ CHAIN = probe_chain()
 
 def tiny(name):
     config = ALGORITHMS[name].config
-    known = {f.name for f in fields(config)}
-    return replace(config, **{k: v for k, v in TINY.items() if k in known})
+    paths = {path: path.rpartition(".")[2] for path in flatten(config)}
+    return change(config, {path: TINY[field] for path, field in paths.items() if field in TINY})
 
 
 def build(name, env):

@@ -15,6 +15,7 @@ from trident.algos.common import inputs, on_policy
 from trident.algos.common.action_heads import grid_mask, hybrid_head, make_grid, make_head
 from trident.algos.trident import critics as pirc
 from trident.algos.trident.config import Problem, TridentConfig
+from trident.fields import change
 from trident.simulation.rollout import rollout, start
 
 DISCOUNT = 0.8
@@ -63,6 +64,11 @@ def of_trident(config, env, state, rows):
     return physics_value.q_phys(fit, parts, task.discounts) + fit.unit * pirc.residual(state.critic.critics, x)
 
 
+TRIDENT = {
+    "envs": 16, "steps": 16, "hidden": (8,), "reward_hidden": (32, 32), "discount": DISCOUNT,
+    "cost_discount": DISCOUNT, "lr": 3e-3, "cost_hidden": (32, 32), "replay": 2048, "minibatches": 32,
+    "batch": 64, "policy_batch": 64, "cg_steps": 2, "warm_steps": 50, "target_rate": 0.05,
+}  # fmt: skip
 LEARNERS = {
     "mappo-lag": (ppo.make, ppo.LagrangianConfig(order="simultaneous", **ON_POLICY), of_on_policy),
     "macpo": (macpo.make, macpo.MACPOConfig(cg_steps=2, **ON_POLICY), of_on_policy),
@@ -73,19 +79,12 @@ LEARNERS = {
     ),
     "facmac": (
         off_policy.make,
-        off_policy.OffPolicyConfig(critic="factored", slope="joint", critic_hidden=(32, 32), **OFF_POLICY),
+        off_policy.OffPolicyConfig(critic="factored", gradient="joint", critic_hidden=(32, 32), **OFF_POLICY),
         of_off_policy,
     ),
     "qmix": (qmix.make, qmix.QMIXConfig(lr=1e-3, **OFF_POLICY), of_qmix),
     "madac": (madac.make, madac.MADACConfig(critic_hidden=(32, 32), alpha=0.0, **OFF_POLICY), of_madac),
-    "trident": (
-        trident.make,
-        TridentConfig(
-            **ON_POLICY, cost_hidden=(32, 32), replay=2048, critic_steps=32, critic_batch=64, policy_batch=64,
-            cg_steps=2, warm_steps=50, target_rate=0.05,
-        ),
-        of_trident,
-    ),
+    "trident": (trident.make, change(TridentConfig(), TRIDENT), of_trident),
 }  # fmt: skip
 
 

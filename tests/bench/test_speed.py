@@ -187,7 +187,7 @@ def test_update_problem_binds_both_constraints():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["bench", "sped"], "there are speed, table1"),
+        (["bench", "sped"], "there are speed, fingerprint, table1"),
         (["bench", "speed", "--quik"], "did you mean --quick?"),
         (
             ["bench", "speed", "--algos", "hapo"],

@@ -103,7 +103,7 @@ def test_residual_critic_keeps_the_fixed_point():
 
 
 def test_shaping_changes_optima_and_potentials_do_not(monkeypatch):
-    monkeypatch.setattr(invariance, "GAMES", 40)
+    monkeypatch.setattr(shaping, "GAMES", 40)
     changed = shaping._shaping(0)
     assert changed["potential"] == [0] * len(shaping.WEIGHTS)
     assert changed["rough Q*"][-1] > 10

@@ -160,7 +160,7 @@ def curve_verdicts():
 @pytest.mark.parametrize(("power", "wanted"), [(0.5, HOLDS), (1.0, FAILS)])
 def test_rates_are_read_off_training_records(tmp_path, monkeypatch, power, wanted):
     write_run(tmp_path / "trident", power)
-    monkeypatch.setattr(curves, "records_folder", lambda: tmp_path)
+    monkeypatch.setattr(training_curves, "records_folder", lambda: tmp_path)
     found = curve_verdicts()
     assert found["uav-violation"] == wanted
     assert found["uav-suboptimality"] == HOLDS
@@ -202,7 +202,7 @@ def test_who_violates_nothing_has_no_rate_and_still_less_than_macpo():
 
 
 def test_without_records_nothing_is_judged(monkeypatch):
-    monkeypatch.setattr(curves, "records_folder", lambda: None)
+    monkeypatch.setattr(training_curves, "records_folder", lambda: None)
     assert set(curve_verdicts().values()) == {MISSING}
 
 
@@ -229,8 +229,8 @@ def test_command(tmp_path, capsys):
 
 
 def test_the_seed_decides_everything_and_figures_are_written(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(invariance, "GAMES", 30)
-    monkeypatch.setattr(invariance, "_fixed_points", partial(shaping._fixed_points, steps=50))
+    monkeypatch.setattr(shaping, "GAMES", 30)
+    monkeypatch.setattr(shaping, "_fixed_points", partial(shaping._fixed_points, steps=50))
     found = []
     for i, seed in enumerate(("3", "3", "4")):
         out, figures = tmp_path / f"{i}.json", tmp_path / f"figures-{i}"

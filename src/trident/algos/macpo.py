@@ -29,7 +29,7 @@ from trident.algos.common.actor import act, actors_init
 from trident.algos.common.on_policy import AgentBatch, Values
 from trident.maths.fisher import fisher_product
 from trident.maths.trust_region import RECOVERY, REJECTED, UpdateInfo, UpdateRule, constrained_update
-from trident.types import Algorithm, Data, DataPlan, EnvSpec, Metrics, Physics
+from trident.types import Algorithm, Data, DataPlan, EnvSpec, Metrics, PerCost, Physics
 
 
 @dataclass(frozen=True)
@@ -123,10 +123,10 @@ def make(config: MACPOConfig, spec: EnvSpec, physics: Physics | None = None) -> 
             "kl": jnp.mean(info.kl),
             "recovery": jnp.mean(info.kind == RECOVERY, dtype=jnp.float32),
             "rejected": jnp.mean(info.kind == REJECTED, dtype=jnp.float32),
-            "budget_asked": budget,
-            "budget_spent": jnp.sum(info.change[:, 1:], axis=0),
+            "budget_asked": PerCost(budget),
+            "budget_spent": PerCost(jnp.sum(info.change[:, 1:], axis=0)),
             "step_fraction": jnp.mean(info.fraction),
-            "price": jnp.mean(info.price, axis=0),
+            "multiplier": PerCost(jnp.mean(info.multiplier, axis=0)),
         }
         return MACPOState(actors, critic), metrics
 

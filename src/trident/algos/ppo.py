@@ -27,7 +27,7 @@ from trident.algos.common.actor import act, actors_init
 from trident.algos.common.on_policy import AgentBatch, Values
 from trident.maths import hybrid
 from trident.maths.lagrange import Multipliers, multipliers_init, multipliers_step
-from trident.types import Algorithm, Data, DataPlan, EnvSpec, Metrics, Physics
+from trident.types import Algorithm, Data, DataPlan, EnvSpec, Metrics, PerCost, Physics
 
 
 @dataclass(frozen=True)
@@ -125,9 +125,9 @@ def make(config: PPOConfig, spec: EnvSpec, physics: Physics | None = None) -> Al
         advantage = advantages[..., 0]
         if isinstance(config, LagrangianConfig) and num_costs:
             state = _raise_multipliers(config, spec, state, roll.cost, advantages)
-            price = exchange(state.spread) * state.multipliers.value
-            advantage -= advantages[..., 1:] @ price
-            metrics |= {"multiplier": price}
+            multiplier = scale_ratio(state.spread) * state.multipliers.value
+            advantage -= advantages[..., 1:] @ multiplier
+            metrics |= {"multiplier": PerCost(multiplier)}
         advantage = (advantage - jnp.mean(advantage)) / (jnp.std(advantage) + 1e-8)
         batch = on_policy.agent_batches(roll, base_policy)
         train = _simultaneous if config.order == "simultaneous" else _sequential
@@ -165,7 +165,7 @@ def _raise_multipliers(
     return state._replace(multipliers=multipliers, spread=spread)
 
 
-def exchange(spread: Any) -> Any:
+def scale_ratio(spread: Any) -> Any:
     """[K] rewards for a cost, so that both weigh the same in the advantages."""
     return spread[0] / jnp.maximum(spread[1:], 1e-3)
 

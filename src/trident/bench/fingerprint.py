@@ -6,7 +6,6 @@ their parameters, constants and who feeds whom. Names of functions, files and me
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import re
@@ -21,13 +20,14 @@ from jax.extend import core
 from jax.interpreters import partial_eval
 
 from trident.errors import TridentError
+from trident.fields import change, flatten
 from trident.training.loop import program
 from trident.training.registry import ALGORITHMS, ENVS, default_config, make_algorithm, make_env, needs_shield
 from trident.types import HostEnv
 
 TINY = {
-    "envs": 4, "steps": 6, "hidden": (8,), "critic_hidden": (8,), "cost_hidden": (8,), "replay": 96, "critic_steps": 2,
-    "critic_batch": 8, "policy_batch": 16, "epochs": 2, "minibatches": 2, "batch": 8, "levels": 3, "mixer_embed": 4,
+    "envs": 4, "steps": 6, "hidden": (8,), "critic_hidden": (8,), "reward_hidden": (8,), "cost_hidden": (8,),
+    "replay": 96, "policy_batch": 16, "epochs": 2, "minibatches": 2, "batch": 8, "levels": 3, "mixer_embed": 4,
     "mixer_hidden": 4, "fisher_batch": 8,
 }  # fmt: skip
 """Sizes that trace fast. Everything else is as the preset has it."""
@@ -36,12 +36,9 @@ IGNORED = {"name", "jvp_jaxpr_fun", "jvp_jaxpr_thunk", "fwd_jaxpr_thunk", "bwd",
 
 
 def tiny(config: Any) -> Any:
-    """A config, or a group of its fields, at tiny sizes."""
-    fields = {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
-    changes = {k: TINY[k] for k in fields if k in TINY}
-    return dataclasses.replace(
-        config, **changes | {k: tiny(v) for k, v in fields.items() if dataclasses.is_dataclass(v)}
-    )
+    """A config at tiny sizes."""
+    paths = {path: path.rpartition(".")[2] for path in flatten(config)}
+    return change(config, {path: TINY[name] for path, name in paths.items() if name in TINY})
 
 
 def fingerprint(algo: str, env: Any) -> str:

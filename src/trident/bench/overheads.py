@@ -17,17 +17,19 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from trident.algos.trident.config import Problem
 from trident.algos.trident.critics import annotate
+from trident.algos.trident.problem import Problem
 from trident.algos.trident.surrogate import physics_gradients, physics_of_modes
 from trident.bench.round_speed import LEARNERS, Round, collector, learning_of, round_shapes, sample_data, update_flops
 from trident.bench.timing import Say, compile_, interleave
 from trident.physics_value import PhysicsFit, physics_parts
-from trident.training.registry import LARGE
+from trident.training.presets import LARGE
 from trident.training.session import enable_compilation_cache
 from trident.types import Algorithm, Env
 
-PRINTED = {name: getattr(LARGE, name) for name in ("hidden", "critic_hidden", "cost_hidden")}
+PRINTED = {
+    "hidden": LARGE.actor.hidden, "reward_hidden": LARGE.critic.reward_hidden, "cost_hidden": LARGE.critic.cost_hidden
+}  # fmt: skip
 """The networks of the paper, whose overheads are of rounds with those."""
 VARIANTS: dict[str, dict[str, Any]] = {
     "gs": {"estimator": "gs"},
@@ -114,7 +116,7 @@ def closed_form_work(env: Env, algorithm: Algorithm) -> dict[str, Callable[[], A
 
     ones = jnp.ones(count)
     fit = PhysicsFit(ones, ones, ones, ones)
-    unit = jnp.zeros((c.policy_batch, env.spec.action.num_modes, env.spec.action.num_params))
+    unit = jnp.zeros((c.step.policy_batch, env.spec.action.num_modes, env.spec.action.num_params))
 
     def values(unit: Any, state: Any, action: Any) -> Any:
         return physics_of_modes(physics, fit, env.spec.action, task.discounts, state, action, 0, unit, count)
@@ -123,7 +125,7 @@ def closed_form_work(env: Env, algorithm: Algorithm) -> dict[str, Callable[[], A
         return physics_gradients(lambda u: values(u, state, action), unit)
 
     def given(state: Any, action: Any) -> Any:
-        return physics_parts(physics, count, state, action, here=False)
+        return physics_parts(physics, count, state, action, current=False)
 
     def ready(times: int, function: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
         turned = [jax.tree.map(lambda x, t=t: jnp.roll(x, t, axis=0), arguments) for t in range(times)]
@@ -131,14 +133,14 @@ def closed_form_work(env: Env, algorithm: Algorithm) -> dict[str, Callable[[], A
         compiled = jax.jit(lambda every: jax.lax.map(lambda each: function(*each), every))
         return lambda: compiled(every)
 
-    everyone = c.updates * env.spec.num_agents
+    everyone = c.step.updates * env.spec.num_agents
     advantages = {"closed-form": 0, "pathwise": 0, "weighed": 3}.get(task.source, 2)
     work = {
         "rollout": (1, partial(annotate, task), roll),
         "advantages": (advantages, given, *rows(roll.reward.size)),
-        "next actions": (1, given, *rows(c.critic_steps * c.critic_batch)),
-        "slopes": (everyone, action_grads, unit, *rows(c.policy_batch)),
-        "line searches": (everyone, values, unit, *rows(c.policy_batch)),
+        "next actions": (1, given, *rows(c.critic.minibatches * c.critic.batch)),
+        "gradients": (everyone, action_grads, unit, *rows(c.step.policy_batch)),
+        "line searches": (everyone, values, unit, *rows(c.step.policy_batch)),
     }
     return {f"closed form, {name}": ready(*what) for name, what in work.items() if what[0]}
 

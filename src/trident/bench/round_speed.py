@@ -10,7 +10,6 @@ from __future__ import annotations
 import resource
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -19,6 +18,7 @@ import jax.numpy as jnp
 from trident import replay as replays
 from trident.bench.flops import count_flops
 from trident.bench.timing import compile_, interleave
+from trident.fields import change
 from trident.simulation.rollout import rollout
 from trident.training.loop import annotated, policy_of, program
 from trident.training.registry import default_config, make_algorithm
@@ -38,13 +38,14 @@ class Learner(NamedTuple):
 
     def build(self, env: Env, size: str, **changes: Any) -> Algorithm:
         changes = (self.tiny if size == "tiny" else {}) | changes
-        return make_algorithm(self.name, env, config=replace(default_config(self.name, env), **changes))
+        return make_algorithm(self.name, env, config=change(default_config(self.name, env), changes))
 
 
 SIZES = ("tiny", "default")
 _SMALL = {"envs": 16, "steps": 16, "hidden": (32, 32), "critic_hidden": (32, 32)}
-_SMALL_TRIDENT = _SMALL | {
-    "cost_hidden": (32, 32), "critic_batch": 64, "policy_batch": 128, "fisher_batch": 64, "replay": 2560
+_SMALL_TRIDENT = {
+    "envs": 16, "steps": 16, "hidden": (32, 32), "reward_hidden": (32, 32), "cost_hidden": (32, 32), "batch": 64,
+    "policy_batch": 128, "fisher_batch": 64, "replay": 2560
 }  # fmt: skip
 LEARNERS: dict[str, Learner] = {
     "mappo": Learner("mappo", _SMALL, lambda s: s.critic),

@@ -50,7 +50,7 @@ class Way(NamedTuple):
     cg_steps: int = UpdateRule(0.0).cg_steps
 
 
-TRIDENTS = TridentConfig()
+TRIDENTS = TridentConfig().step
 WAYS = {
     "jax": Way(),
     "jax preconditioned": Way(preconditioned=True, cg_steps=TRIDENTS.cg_steps),

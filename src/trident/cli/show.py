@@ -13,8 +13,9 @@ from trident import api
 from trident.cli.options import parse
 from trident.envs.checks.values import find_doubts, find_faults
 from trident.errors import TridentError
+from trident.fields import check_name
 from trident.training.registry import ALGORITHMS, ENVS, make_env
-from trident.training.settings import check_name, read_run
+from trident.training.settings import read_run
 
 
 @dataclass(frozen=True)

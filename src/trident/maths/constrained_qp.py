@@ -175,7 +175,7 @@ def min_norm2(gram_bb: Float[Array, "K K"], budgets: Float[Array, "K"]) -> Float
     return jnp.where(hopeless | jnp.isinf(least), jnp.inf, largest * (largest * least))
 
 
-def prices(gram: Float[Array, "V V"], budgets: Float[Array, "V-1"], delta: Scalar) -> Float[Array, "V-1"]:
+def multipliers(gram: Float[Array, "V V"], budgets: Float[Array, "V-1"], delta: Scalar) -> Float[Array, "V-1"]:
     """What a unit of each cost is worth in reward where the policy stands: the non-negative p with the smallest
 
         (g - B p)' H^-1 (g - B p),        p_k = 0 where no step within the trust region can use budget k up.

@@ -19,14 +19,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from trident.maths import hybrid
-from trident.maths.constrained_qp import constrained_step, joint_clip, prices, recovery, single_clip
+from trident.maths.constrained_qp import constrained_step, joint_clip, multipliers, recovery, single_clip
 from trident.maths.fisher import conjugate_gradient
 
 REJECTED, TRUST_REGION, RECOVERY = 0, 1, 2
 
 
 class UpdateRule(NamedTuple):
-    delta: float
+    delta: float | Float[Array, ""]
     """Trust region: mean KL(old || new)."""
     cg_steps: int = 10
     damping: float = 0.01
@@ -51,11 +51,11 @@ class UpdateRule(NamedTuple):
 class UpdateInfo(NamedTuple):
     kind: Int[Array, ""]  # REJECTED, TRUST_REGION or RECOVERY
     fraction: Float[Array, ""]  # of the step that the line search accepted
-    share: Float[Array, ""]  # of the demanded decreases that the trust region could grant
+    granted_fraction: Float[Array, ""]  # of the demanded decreases, by the trust region
     kl: Float[Array, ""]
     change: Float[Array, "J"]  # of every surrogate; NaN if gradients or Fisher products are not finite
     granted: Float[Array, "K"]  # of the budget
-    price: Float[Array, "K"]  # of a unit of each cost, in reward
+    multiplier: Float[Array, "K"]  # Lagrange multipliers: reward per unit of each cost
 
 
 class Candidate(NamedTuple):
@@ -87,29 +87,29 @@ def constrained_update(
     natural = conjugate_gradient(product, gradients, rule.cg_steps, rule.damping, precondition)
     gram = gradients @ natural.T
     if rule.demands == "clipped":
-        wish = single_clip(gram[1:, 1:], budget, rule.delta, rule.margin)
-        _, granted = joint_clip(gram[1:, 1:], wish, rule.delta, rule.margin)
+        requested = single_clip(gram[1:, 1:], budget, rule.delta, rule.margin)
+        _, granted = joint_clip(gram[1:, 1:], requested, rule.delta, rule.margin)
     else:  # what no gradient can change is not asked for
         granted = jnp.where(jnp.diagonal(gram)[1:] > 1e-12, budget, jnp.maximum(budget, 0.0))
     step = constrained_step(gram, granted, rule.delta)
 
     violated = budget < 0
-    share = jnp.min(jnp.where(violated, granted / jnp.where(violated, budget, 1.0), 1.0), initial=1.0)
+    granted_fraction = jnp.min(jnp.where(violated, granted / jnp.where(violated, budget, 1.0), 1.0), initial=1.0)
     possible = step.feasible & ~(jnp.any(violated) & (rule.demands == "none"))
-    back, may_recover = _way_back(rule, gram, natural, gradients, budget)
-    ways = jnp.stack([step.weights @ natural, back])
-    room = jnp.maximum(budget, 0.0) + 1e-6
+    recovery_step, may_recover = recovery_direction(rule, gram, natural, gradients, budget)
+    directions = jnp.stack([step.weights @ natural, recovery_step])
+    allowance = jnp.maximum(budget, 0.0) + 1e-6
 
     def try_candidate(index: Array) -> tuple[Array, Candidate]:
         """Candidates 0..J-1 shorten the constrained step, J..2J-1 the recovery: one compiled body for both."""
         recovering = index >= rule.backtracks
         fraction = rule.ratio ** (index % rule.backtracks).astype(theta.dtype)
-        new = theta + fraction * ways[recovering.astype(jnp.int32)]
+        new = theta + fraction * directions[recovering.astype(jnp.int32)]
         change = surrogates(new)
         ends = (old, dist(new)) if rule.divergence == "old-new" else (dist(new), old)
         kl = jnp.sum(weight * hybrid.kl(*ends, mask, used))
         demanded = jnp.where(recovering, 0.0, 0.1 * fraction * granted)
-        costs = jnp.where(jnp.where(recovering, violated, granted < 0), change[1:] <= demanded, change[1:] <= room)
+        costs = jnp.where(jnp.where(recovering, violated, granted < 0), change[1:] <= demanded, change[1:] <= allowance)
         gains = jnp.where(recovering, jnp.any(change[1:] < 0.0), (change[0] > 0) | jnp.any(granted < 0))
         good = (kl <= rule.slack * rule.delta) & jnp.all(costs) & gains
         if rule.recovery == "paper":
@@ -124,11 +124,13 @@ def constrained_update(
     last = jnp.where(may_recover & jnp.any(violated), 2, 1) * rule.backtracks
     chosen = first_accepted(try_candidate, nothing, first, last)
     change = jnp.where(jnp.all(jnp.isfinite(gram)), chosen.change, jnp.nan)  # the step is none then: it must be seen
-    price = prices(gram, budget, rule.delta)
-    return chosen.theta, UpdateInfo(chosen.kind, chosen.fraction, share, chosen.kl, change, granted, price)
+    multiplier = multipliers(gram, budget, rule.delta)
+    return chosen.theta, UpdateInfo(
+        chosen.kind, chosen.fraction, granted_fraction, chosen.kl, change, granted, multiplier
+    )
 
 
-def _way_back(
+def recovery_direction(
     rule: UpdateRule, gram: Array, natural: Array, gradients: Array, budget: Array
 ) -> tuple[Float[Array, "D"], bool]:
     if rule.recovery == "none":
@@ -138,9 +140,9 @@ def _way_back(
     if rule.recovery == "descent":
         length = jnp.sqrt(jnp.maximum(jnp.diagonal(gram)[1:], 1e-12))
         weights = jnp.where(budget < 0, 1.0 / length, 0.0)  # unit steps of every violated cost, added up
-        way = weights @ natural[1:]
+        direction = weights @ natural[1:]
         size = jnp.sqrt(jnp.maximum(weights @ gram[1:, 1:] @ weights, 1e-12))
-        return -jnp.sqrt(2.0 * rule.delta) / size * way, True
+        return -jnp.sqrt(2.0 * rule.delta) / size * direction, True
     return recovery(gram, budget, rule.delta).weights @ natural, True
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from trident.report.records import Record
 from trident.training.settings import mode_names
-from trident.types import EnvSpec
+from trident.types import EnvSpec, PerCost, PerSignal
 
 CAUSES = ("observation", "reward", "cost", "action", "r2_phys", "surrogate_gain", "parameters")
 """When several quantities are not finite, the earliest in the chain of cause and effect is named."""
@@ -21,8 +21,8 @@ def first_record() -> Record:
 
 def prepare_values(spec: EnvSpec, metrics: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """What a warm start measured, for the record of round 0."""
-    parts = [_split(spec, f"warm_start/{k}", np.asarray(v, float)) for k, v in metrics.items()]
-    return {k: v for part in parts for k, v in part.items()}
+    parts = [_split(spec, f"warm_start/{k}", v) for k, v in metrics.items()]
+    return {k: np.asarray(v, float) for part in parts for k, v in part.items()}
 
 
 def make_record(
@@ -76,15 +76,17 @@ def _round_values(spec: EnvSpec, metrics: dict[str, np.ndarray]) -> dict[str, np
     return {k: np.asarray(v, float) for k, v in values.items()}
 
 
-def _split(spec: EnvSpec, name: str, value: np.ndarray) -> dict[str, np.ndarray]:
-    """A metric [seeds, ...] as scalars per seed: 1 + K entries belong to the signals, K to the constraints."""
+def _split(spec: EnvSpec, name: str, value: Any) -> dict[str, np.ndarray]:
+    """A metric [seeds, ...] as numbers per seed, named as its producer says; other vectors by index."""
+    costs = [c.name for c in spec.constraints]
+    if isinstance(value, PerSignal | PerCost):
+        parts = costs if isinstance(value, PerCost) else ["reward", *costs]
+        return {f"{name}/{part}": np.asarray(value.values)[:, i] for i, part in enumerate(parts)}
+    value = np.asarray(value)
     if value.ndim == 1:
         return {name: value}
     flat = value.reshape(len(value), -1)
-    constraints = [c.name for c in spec.constraints]
-    known = {len(constraints): constraints, 1 + len(constraints): ["reward", *constraints]}
-    parts = known.get(flat.shape[1]) or [str(i) for i in range(flat.shape[1])]
-    return {f"{name}/{part}": flat[:, i] for i, part in enumerate(parts)}
+    return {f"{name}/{i}": flat[:, i] for i in range(flat.shape[1])}
 
 
 def _newly_diverged(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import hashlib
 import json
 import math
@@ -11,7 +10,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -20,6 +19,7 @@ import jax
 from tyro.constructors import PrimitiveConstructorSpec
 
 from trident.errors import TridentError
+from trident.fields import change, check_name
 from trident.renamed import PRESETS, current, modern_run
 from trident.training.registry import ENVS, default_config, make_algorithm, make_env, needs_shield
 from trident.types import Algorithm, AnyEnv, EnvSpec
@@ -130,9 +130,8 @@ def make_setup(env: str | AnyEnv, algo: str, settings: Settings, config: Any = N
     for limit in settings.limit:
         check_name("constraint", limit, [c.name for c in env.spec.constraints], name)
     spec = dataclasses.replace(env.spec.with_limits(settings.limit), name=name)
-    default = default_config(algo, env)
     if config is None or isinstance(config, Mapping):
-        config = override(default, config or {}, algo)
+        config = change(default_config(algo, env, settings.warm_start is not None), config or {}, algo)
     if needs_shield(algo):
         settings = dataclasses.replace(settings, shielded=True)
     if settings.shielded and env.shield is None:
@@ -145,32 +144,6 @@ def make_setup(env: str | AnyEnv, algo: str, settings: Settings, config: Any = N
     if algorithm.plan.envs < 1 or algorithm.plan.steps < 1:
         raise TridentError("--algo.envs and --algo.steps must be at least 1")
     return Setup(env, spec, algorithm, settings)
-
-
-def check_name(kind: str, name: str, known: Iterable[str], owner: str) -> None:
-    """A TridentError that names the nearest spelling, unless `name` is known."""
-    known = list(known)
-    if name in known:
-        return
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known) or 'none'}"
-    raise TridentError(f"unknown {kind} {name!r} of {owner}: {hint}")
-
-
-def override(config: Any, changes: Mapping[str, Any], owner: str) -> Any:
-    """A config dataclass with some fields changed (nested ones by nested mappings); lists become tuples."""
-    fields = {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
-    for name, value in changes.items():
-        check_name("config field", name, fields, owner)
-        old = fields[name]
-        if dataclasses.is_dataclass(old) and isinstance(value, Mapping):
-            value = override(old, value, f"{owner}.{name}")
-        fields[name] = _tupled(value)
-    return dataclasses.replace(config, **fields)
-
-
-def _tupled(value: Any) -> Any:
-    return tuple(_tupled(v) for v in value) if isinstance(value, list | tuple) else value
 
 
 def _check(settings: Settings) -> None:
@@ -279,7 +252,8 @@ def setup_of(out: Path, env: str | AnyEnv | None = None, episodes: int | None = 
         raise TridentError(f"{run['env']!r} is not a registered environment: call trident.load(run, env=your_env)")
     saved = run["settings"] | ({} if episodes is None else {"episodes": episodes})
     known = {f.name for f in dataclasses.fields(Settings)}
-    settings = Settings(**{k: _tupled(v) for k, v in saved.items() if k in known})
+    saved["seeds"] = tuple(saved["seeds"])
+    settings = Settings(**{k: v for k, v in saved.items() if k in known})
     setup = make_setup(run["env"] if env is None else env, run["algo"], settings, run["config"])
     return setup._replace(spec=dataclasses.replace(setup.spec, name=run["env"])) if env is not None else setup
 

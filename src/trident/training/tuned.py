@@ -19,16 +19,21 @@ TUNED: dict[tuple[str, str], dict[str, Any]] = {
 }
 TUNED |= {(algo, env): {"replay": 16_000} for algo in ("qmix", "facmac", "madac") for env in LARGE_MAPS}
 TUNED |= {
-    # The closed form does not know tactics, and a soldier's base policy leaves much to be found: it is explored around
-    # as widely as from scratch, and the critics' gradients count as far as they are right. Few modes are summed
-    # exactly. Half of a batch's soldiers are dead: accurate natural gradients of the rest lose 2s3z
-    # (docs/decisions.md).
-    ("trident", f"smac-{name}{variant}"): {
-        "reflex_source": "weighed", "reflex_trust_region": 0.06, "reflex_log_std": -0.7, "reflex_log_std_final": -1.8,
-        "precondition": False, "cg_steps": 8, "fisher_batch": 256,
-    }
-    | ({"estimator": "exact"} if sum(n for _, n in field.enemies) <= 12 else {})
+    # Few modes are summed exactly. Half of a batch's soldiers are dead: accurate natural gradients of the rest lose
+    # 2s3z (docs/decisions.md).
+    ("trident", f"smac-{name}{variant}"): {"step.precondition": False, "step.cg_steps": 8, "step.fisher_batch": 256}
+    | ({"actor.estimator": "exact"} if sum(n for _, n in field.enemies) <= 12 else {})
     # 27 agents, one after another: a round of two passes, through the closed form of 36 modes, would take minutes.
-    | ({"replay": 16_000, "reflex_source": "score", "updates": 1, "inner_epochs": 2} if name == "27m_vs_30m" else {})
+    | ({"data.replay": 16_000, "step.updates": 1, "step.inner_epochs": 2} if name == "27m_vs_30m" else {})
     for name, field in MAPS.items() for variant in ("", "-safe")
 }  # fmt: skip
+RESIDUAL_TUNED: dict[str, dict[str, Any]] = {
+    # The closed form does not know tactics, and a soldier's base policy leaves much to be found: it is explored around
+    # as widely as from scratch, and the critics' gradients count as far as they are right.
+    f"smac-{name}{variant}": {
+        "step.source": "score" if name == "27m_vs_30m" else "weighed",
+        "step.trust_region": 0.06, "actor.log_std": -0.7, "actor.log_std_final": -1.8,
+    }
+    for name in MAPS for variant in ("", "-safe")
+}  # fmt: skip
+"""Tuned values of residual policies, by environment."""

@@ -8,9 +8,10 @@ from typing import Any
 import jax
 
 from trident.errors import TridentError
+from trident.fields import check_name
 from trident.simulation.rollout import rollout, start
 from trident.training.loop import RunState
-from trident.training.settings import Setup, check_name
+from trident.training.settings import Setup
 from trident.types import Env, Key, Metrics
 
 STREAM = 2**31 + 1

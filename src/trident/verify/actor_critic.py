@@ -20,7 +20,7 @@ import optax
 from trident import physics_value
 from trident.algos.common.actor import actors_apply, actors_init
 from trident.algos.trident import critics as pirc
-from trident.algos.trident.surrogate import Choice, Joint, Scene, act_with_noise, through_critics
+from trident.algos.trident.surrogate import Choice, Joint, PolicyBatch, act_with_noise, through_critics
 from trident.envs.random_policy import random_action
 from trident.envs.uav_mec.env import UavMec
 from trident.maths.discrete_gradient import relaxations
@@ -44,7 +44,7 @@ class Setting(NamedTuple):
 
     critics: pirc.Critics
     fit: physics_value.PhysicsFit
-    scene: Scene
+    scene: PolicyBatch
     joint: Joint
     logits: Any
     unit: Any  # parameters of every mode
@@ -126,7 +126,7 @@ def _setting(env: UavMec, key: Any) -> Setting:
     place, obs, mask, alive = (flat(x) for x in (roll.state, roll.obs, roll.mode_mask, roll.alive))
     gumbel = jax.random.gumbel(keys[5], mask.shape)
     noise = jax.random.normal(keys[6], (*alive.shape, spec.action.num_params))
-    scene = Scene(place, obs, mask, alive, jnp.full(STATES, 1.0 / STATES), gumbel, noise)
+    scene = PolicyBatch(place, obs, mask, alive, jnp.full(STATES, 1.0 / STATES), gumbel, noise)
     actors = actors_init(keys[7], spec.num_agents, spec.obs_dim, (32, 32), *spec.action.low.shape[1:], -0.7)
     dist = actors_apply(actors, obs)
     logits = jax.random.normal(keys[7], mask[:, AGENT].shape)  # a policy with opinions, unlike a fresh one

@@ -97,8 +97,8 @@ def test_the_gradient_of_later_is_that_of_a_linear_system():
     later = jnp.broadcast_to(jnp.asarray(RNG.normal(size=(1, E, 3)), jnp.float32), (T, E, 3))
     sums = physics_value.fit_sums(later, jnp.zeros((T, E), bool), Parts(later, later, later), gammas(3), lasting)
     fit = physics_value.fit_physics(sums, jnp.ones(3), gammas(3))
-    np.testing.assert_allclose(fit.later[0], weight[0])
-    np.testing.assert_allclose(fit.later + fit.here, 1.0, atol=0.02)  # the level is right none the less
+    np.testing.assert_allclose(fit.next_step[0], weight[0])
+    np.testing.assert_allclose(fit.next_step + fit.current, 1.0, atol=0.02)  # the level is right none the less
 
 
 def test_discounted_tail_stops_at_episode_ends():
@@ -117,8 +117,8 @@ def test_fit_recovers_the_weights_it_was_made_from():
     now = (k * later + h * here + level).astype(np.float32)
     ended = np.zeros((T, E), bool)
     fit = fit_physics(now, ended, Parts(now, later, here))
-    np.testing.assert_allclose(fit.later, k, rtol=5e-3)
-    np.testing.assert_allclose(fit.here, h, rtol=5e-3)
+    np.testing.assert_allclose(fit.next_step, k, rtol=5e-3)
+    np.testing.assert_allclose(fit.current, h, rtol=5e-3)
     np.testing.assert_allclose(fit.level, level, rtol=2e-2, atol=2e-3)
     r2 = jax.jit(physics_value.r2_phys)(fit, now, ended, Parts(now, later, here), gammas(2))
     np.testing.assert_allclose(r2, 1.0, atol=1e-3)
@@ -140,8 +140,8 @@ def test_weights_stay_between_nothing_and_all():
     later, here = (np.broadcast_to(RNG.normal(size=(1, E, 1)), (T, E, 1)).astype(np.float32) for _ in range(2))
     now = (-later + 2.0 * here).astype(np.float32)
     fit = fit_physics(now, np.zeros((T, E), bool), Parts(now, later, here))
-    assert fit.later[0] == 0.0
-    assert fit.here[0] == 1.0
+    assert fit.next_step[0] == 0.0
+    assert fit.current[0] == 1.0
 
 
 def test_what_one_action_gains_is_told_from_what_the_place_is_worth():
@@ -151,16 +151,16 @@ def test_what_one_action_gains_is_told_from_what_the_place_is_worth():
     later = (x + d).astype(np.float32)
     signals = np.concatenate([here[:1], later[:-1]]).astype(np.float32)
     fit = fit_physics(signals, np.zeros((T, 64), bool), Parts(signals, later, here))
-    assert fit.here[0] > 0.7
-    assert fit.later[0] < 0.3
+    assert fit.current[0] > 0.7
+    assert fit.next_step[0] < 0.3
 
 
 def test_without_physics_only_the_level_is_fitted():
     signals = (3.0 + 0.01 * RNG.normal(size=(T, E, 1))).astype(np.float32)
     zero = np.zeros_like(signals)
     fit = fit_physics(signals, np.zeros((T, E), bool), Parts(zero, zero, zero))
-    assert fit.later[0] == 0.0
-    assert fit.here[0] == 0.0
+    assert fit.next_step[0] == 0.0
+    assert fit.current[0] == 0.0
     assert 2.5 < fit.level[0] < 4.5  # the mean signal, up to the step that `now` would have explained
 
 
@@ -222,8 +222,8 @@ def test_a_closed_form_of_one_step_says_nothing_of_what_follows():
     action = HybridAction(jnp.arange(6)[:, None] % 3, jnp.asarray(RNG.normal(size=(6, 1, 1)), jnp.float32))
     parts = physics_value.physics_parts(physics, 2, state, action)
     by_hand = np.stack([state[:, 0] * action.params[:, 0, 0], state[:, 1] + action.mode[:, 0]], axis=1)
-    np.testing.assert_allclose(parts.now, by_hand, rtol=1e-6)
-    assert not parts.later.any()
-    assert not parts.here.any()
-    assert not physics_value.here_of(physics, 2, state).any()
+    np.testing.assert_allclose(parts.immediate, by_hand, rtol=1e-6)
+    assert not parts.next_step.any()
+    assert not parts.current.any()
+    assert not physics_value.current_signals(physics, 2, state).any()
     assert not physics_value.persistence_sums(physics, 2, state, action).any()

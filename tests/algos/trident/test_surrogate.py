@@ -5,10 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from trident import nets, physics_value
-from trident.algos.common import inputs
+from trident.algos.common import actor, inputs, physics_value
 from trident.algos.trident import critics as pirc
-from trident.algos.trident.surrogate import RolloutBatch, Scene, act_with_noise, choose, ratios, through_critics
+from trident.algos.trident.surrogate import PolicyBatch, RolloutBatch, act_with_noise, choose, ratios, through_critics
 from trident.envs.probes.chain import ChainConfig, probe_chain
 from trident.maths import hybrid
 
@@ -25,7 +24,7 @@ def make_scene(key):
     tile = lambda x: jnp.broadcast_to(x, (B, *x.shape))  # noqa: E731
     shape = (B, SPEC.num_agents)
     obs = tile(first.obs) + 0.3 * jax.random.normal(keys[0], (*shape, SPEC.obs_dim))
-    return Scene(
+    return PolicyBatch(
         tile(first.state), obs, tile(first.mode_mask), tile(first.alive), jnp.full(B, 1.0 / B),
         jax.random.gumbel(keys[1], (*shape, SPEC.action.num_modes)),
         jax.random.normal(keys[2], (*shape, SPEC.action.num_params)),
@@ -34,14 +33,14 @@ def make_scene(key):
 
 def make_world(key, physics):
     sizes = (SPEC.num_agents, SPEC.obs_dim, (8,), SPEC.action.num_modes, SPEC.action.num_params, -0.5)
-    actors = jax.tree.map(lambda x: 3.0 * x, nets.actors_init(key, *sizes))
+    actors = jax.tree.map(lambda x: 3.0 * x, actor.actors_init(key, *sizes))
     size = inputs.q_input_size(SPEC)
     nets_ = jax.tree.map(lambda x: 3.0 * x, pirc.init(key, size, SPEC.num_constraints, (16,), (8,)))
     fit = physics_value.PhysicsFit(
         jnp.array([0.5, 0.3, 0.7]), jnp.array([0.4, 0.2, 0.1]), jnp.array([0.1, 0.2, 0.3]), jnp.array([2.0, 1.0, 0.5])
     )
     scene = make_scene(key)
-    joint = act_with_noise(SPEC.action, nets.actors_apply(actors, scene.obs), scene)
+    joint = act_with_noise(SPEC.action, actor.actors_apply(actors, scene.obs), scene)
     view = through_critics(nets_, fit, physics, SPEC.action, DISCOUNT, scene, joint, jnp.int32(AGENT), J)
     return actors, nets_, fit, scene, joint, view
 
@@ -80,7 +79,7 @@ def test_exact_surrogate_equals_enumeration_over_modes():
     @jax.jit
     def enumeration(key):
         actors, nets_, fit, scene, _, _ = make_world(key, ENV.physics)
-        dist = nets.actors_apply(actors, scene.obs)
+        dist = actor.actors_apply(actors, scene.obs)
         probs = hybrid.mode_probs(dist.logits, scene.mode_mask)[:, AGENT]
         total = 0.0
         for mode in range(SPEC.action.num_modes):
@@ -89,7 +88,7 @@ def test_exact_surrogate_equals_enumeration_over_modes():
             )
             mine = act_with_noise(SPEC.action, dist, forced)
             action = mine.action
-            parts = physics_value.physics_parts(ENV.physics, J, scene.state, action, here=False)
+            parts = physics_value.physics_parts(ENV.physics, J, scene.state, action, current=False)
             x = inputs.q_input(scene.state, scene.obs, inputs.encode_action(SPEC.action, *action))
             q = physics_value.q_phys(fit, parts, DISCOUNT) + fit.unit * pirc.residual(nets_, x)
             total += probs[:, mode, None] * q
@@ -106,7 +105,7 @@ def test_ratios_are_those_of_the_agent_and_of_all_others():
         actors, _, _, scene, _, _ = make_world(key, None)
         shape = scene.alive.shape
         mode, raw = jnp.zeros(shape, jnp.int32), jnp.zeros((*shape, SPEC.action.num_params))
-        log_prob = hybrid.log_prob(nets.actors_apply(actors, scene.obs), scene.mode_mask, used, mode, raw)
+        log_prob = hybrid.log_prob(actor.actors_apply(actors, scene.obs), scene.mode_mask, used, mode, raw)
         old = log_prob - 0.1 * (1.0 + jnp.arange(SPEC.num_agents))  # every agent has become likelier since
         taken = RolloutBatch(scene.obs, scene.mode_mask, scene.alive, mode, raw, old, jnp.ones(B))
         mine, others = ratios(used, taken, actors, AGENT)

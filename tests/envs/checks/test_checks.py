@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from trident.envs.checks.shapes import declaration_faults, shape_faults
-from trident.envs.checks.values import check_env, find_doubts, find_faults, random_action
+from trident.envs.checks.values import check_env, find_doubts, find_faults
+from trident.envs.random_policy import random_action
 from trident.errors import TridentError
 from trident.types import (
     ActionSpec,

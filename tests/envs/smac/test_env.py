@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from trident.envs.checks.values import find_faults, random_action
+from trident.envs.checks.values import find_faults
+from trident.envs.random_policy import random_action
 from trident.envs.smac.actions import FIRST_TARGET, STOP, passable
 from trident.envs.smac.config import MAPS, Map, SmacConfig
 from trident.envs.smac.env import VARIANTS, Smac, formation, initial_units, most_reward, outcome

@@ -20,7 +20,7 @@ from trident.maths import hybrid
 from trident.maths.hybrid import HybridDist
 from trident.maths.returns import explained_variance, gae
 from trident.nets import mlp_apply, mlp_init
-from trident.types import BasePolicy, Metrics, Transition
+from trident.types import BasePolicy, Metrics, PerSignal, Transition
 
 
 class Value(NamedTuple):
@@ -109,7 +109,7 @@ def advantages(
     if values.cost is not None:
         costs = jax.vmap(one, in_axes=(0, -1, None), out_axes=(-1, -1, 0, 0))(values.cost, roll.cost, cost_discount)
         advantage, target = (jnp.concatenate(p, axis=-1) for p in ((advantage, costs[0]), (target, costs[1])))
-        explained, mean = jnp.append(explained, costs[2]), jnp.append(mean, costs[3])
+        explained, mean = PerSignal(jnp.append(explained, costs[2])), PerSignal(jnp.append(mean, costs[3]))
     return advantage, target, {"explained_variance": explained, "value": mean}
 
 

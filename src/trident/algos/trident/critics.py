@@ -23,7 +23,7 @@ from jaxtyping import Array, Bool, Float, Int
 from trident import replay as replays
 from trident.algos.common.actor import act
 from trident.algos.common.inputs import encode_action, q_input, q_input_size
-from trident.algos.trident.config import Problem
+from trident.algos.trident.problem import Problem
 from trident.maths.returns import explained_variance
 from trident.nets import mlp_apply, mlp_init
 from trident.physics_value import (
@@ -31,16 +31,16 @@ from trident.physics_value import (
     FitSums,
     Parts,
     PhysicsFit,
+    current_signals,
     fit_physics,
     fit_sums,
-    here_of,
     persistence_sums,
     physics_parts,
     q_phys,
     r2_phys,
     spread,
 )
-from trident.types import ActionSpec, Data, HybridAction, Metrics, Transition
+from trident.types import ActionSpec, Data, HybridAction, Metrics, PerSignal, Transition
 
 
 class Critics(NamedTuple):
@@ -89,7 +89,7 @@ def td_targets(target: Critics, fit: PhysicsFit, batch: CriticBatch, discount: D
 def td_step(
     critics: Critics, target: Critics, opt: Any, adam: Any, fit: PhysicsFit, batch: CriticBatch,
     discount: Discount, rate: float,
-) -> tuple[Critics, Critics, Any, dict[str, Float[Array, "J"]]]:  # fmt: skip
+) -> tuple[Critics, Critics, Any, dict[str, PerSignal]]:  # fmt: skip
     """One minibatch: mean squared TD error of the sum, in units u; then the target networks follow at `rate`."""
     y = td_targets(target, fit, batch, discount)
     goal = jax.lax.stop_gradient((y - batch.q_phys) / fit.unit)
@@ -100,8 +100,8 @@ def td_step(
 
     grads, error = jax.grad(loss, has_aux=True)(critics)
     measures = {
-        "critic_loss": jnp.mean(error**2, axis=0),
-        "explained_variance": explained_variance(y - fit.unit * error, y, axis=0),
+        "critic_loss": PerSignal(jnp.mean(error**2, axis=0)),
+        "explained_variance": PerSignal(explained_variance(y - fit.unit * error, y, axis=0)),
     }
     updates, opt = adam.update(grads, opt, critics)
     critics = jax.tree.map(jnp.add, critics, updates)
@@ -109,6 +109,11 @@ def td_step(
     return critics, target, opt, measures
 
 
+FIT_ROUNDS = 8
+"""The closed form's weights are fitted anew in the first rounds, then frozen: what follows an action depends on the
+policy, and the first one is random."""
+SHAPING = 0.5
+"""Weight of the closed form in the reward of physics=additive."""
 KNOWN = "closed-form"
 """The name among a transition's extras of what the closed form says of it."""
 
@@ -117,16 +122,16 @@ class Known(NamedTuple):
     """What the closed form says of a transition, whatever is done after it: worked out once, and kept with it."""
 
     parts: Parts  # of what was done
-    next_here: Float[Array, "*batch J"]  # of where it ended
+    next_current: Float[Array, "*batch J"]  # of where it ended
 
 
-def annotate(task: Problem, roll: Transition) -> dict[str, Known]:
+def annotate(problem: Problem, roll: Transition) -> dict[str, Known]:
     """Extras of a rollout [T, E, ...]."""
     lead = roll.reward.shape
     flat = lambda x: x.reshape(roll.reward.size, *x.shape[2:])  # noqa: E731
     state, action, after = jax.tree.map(flat, (roll.state, roll.executed, roll.next_state))
-    parts = physics_parts(task.closed_form, task.num_signals, state, action)
-    known = Known(parts, here_of(task.closed_form, task.num_signals, after))
+    parts = physics_parts(problem.closed_form, problem.num_signals, state, action)
+    known = Known(parts, current_signals(problem.closed_form, problem.num_signals, after))
     return {KNOWN: jax.tree.map(lambda x: x.reshape(*lead, x.shape[-1]), known)}
 
 
@@ -154,55 +159,67 @@ class CriticState(NamedTuple):
     sums: FitSums
 
 
-def start(task: Problem, key: Any) -> CriticState:
-    config, ones = task.config, jnp.ones(task.num_signals)
-    critics = init(key, q_input_size(task.spec), task.spec.num_constraints, config.critic_hidden, config.cost_hidden)
+def start(problem: Problem, key: Any) -> CriticState:
+    config, ones = problem.config, jnp.ones(problem.num_signals)
+    critics = init(
+        key,
+        q_input_size(problem.spec),
+        problem.spec.num_constraints,
+        config.critic.reward_hidden,
+        config.critic.cost_hidden,
+    )
     fit = PhysicsFit(0.0 * ones, 0.0 * ones, 0.0 * ones, ones)
     sums = FitSums(jnp.zeros((ones.size, 3, 3)), jnp.zeros((ones.size, 3)), jnp.zeros((ones.size, 2)))
-    return CriticState(critics, critics, optax.adam(config.critic_lr).init(critics), fit, sums)
+    return CriticState(critics, critics, optax.adam(config.critic.lr).init(critics), fit, sums)
 
 
-def fit_early(task: Problem, state: CriticState, roll: Transition, rounds: Any) -> tuple[CriticState, Metrics]:
+def fit_early(problem: Problem, state: CriticState, roll: Transition, rounds: Any) -> tuple[CriticState, Metrics]:
     """The weights of the closed form come from early data and then stay."""
-    discount, parts = task.discounts, roll.extras[KNOWN].parts
+    discount, parts = problem.discounts, roll.extras[KNOWN].parts
     ended = roll.terminated | roll.truncated
-    early = rounds < task.config.fit_rounds
+    early = rounds < FIT_ROUNDS
     rows = jax.tree.map(lambda x: x.reshape(roll.reward.size, *x.shape[2:]), (roll.state, roll.executed))
-    lasting = persistence_sums(task.closed_form, task.num_signals, *rows) if task.source == "closed-form" else 0.0
+    lasting = (
+        persistence_sums(problem.closed_form, problem.num_signals, *rows) if problem.source == "closed-form" else 0.0
+    )
     fresh = fit_sums(roll.signals, ended, parts, discount, lasting)
     sums = jax.tree.map(lambda old, new: old + jnp.where(early, new, 0.0), state.sums, fresh)
     unit = jnp.where(early, spread(roll.signals, ended, discount), state.fit.unit)
     fit = fit_physics(sums, unit, discount)
-    if task.config.horizon == "one-step":
+    if problem.config.critic.horizon == "one-step":
         nothing = jnp.zeros_like(unit)
         fit = PhysicsFit(nothing, nothing, nothing, unit)
     r2 = r2_phys(fit, roll.signals, ended, parts, discount)
-    return state._replace(fit=fit, sums=sums), {"r2_phys": r2, "physics_later": fit.later, "physics_here": fit.here}
+    return state._replace(fit=fit, sums=sums), {
+        "r2_phys": PerSignal(r2),
+        "physics_next_step": PerSignal(fit.next_step),
+        "physics_current": PerSignal(fit.current),
+    }
 
 
 def learn(
-    task: Problem, state: CriticState, data: Data, actors: Any, key: Any, rounds: Int[Array, ""]
+    problem: Problem, state: CriticState, data: Data, actors: Any, key: Any, rounds: Int[Array, ""]
 ) -> tuple[CriticState, Metrics]:
     """The closed form's weights from the rollout, then TD on replayed rows. Policy and closed form do not change
     meanwhile: what is done next is drawn and valued at once for all minibatches."""
-    config, spec = task.config, task.spec
-    state, fitted = fit_early(task, state, data.rollout, rounds)
+    config, spec = problem.config, problem.spec
+    state, fitted = fit_early(problem, state, data.rollout, rounds)
     row_key, act_key = jax.random.split(key)
-    count = config.critic_steps * config.critic_batch
-    rows = shaped(task, replays.sample(data.replay, row_key, count))
-    choose_action = lambda view, k: act(actors, spec.action, view, k, False, task.base_policy)[0]  # noqa: E731
+    count = config.critic.minibatches * config.critic.batch
+    rows = shaped(problem, replays.sample(data.replay, row_key, count))
+    choose_action = lambda view, k: act(actors, spec.action, view, k, False, problem.base_policy)[0]  # noqa: E731
     following = jax.vmap(choose_action)(rows.next_view, jax.random.split(act_key, count))
     known = rows.extras[KNOWN]
-    after = physics_parts(task.closed_form, task.num_signals, rows.next_state, following, here=False)
-    after = after._replace(here=known.next_here)
-    batch = batch_of(rows, following, spec.action, known.parts, after, state.fit, task.discounts)
-    batches = jax.tree.map(lambda x: x.reshape(config.critic_steps, config.critic_batch, *x.shape[1:]), batch)
-    adam = optax.adam(config.critic_lr)
+    after = physics_parts(problem.closed_form, problem.num_signals, rows.next_state, following, current=False)
+    after = after._replace(current=known.next_current)
+    batch = batch_of(rows, following, spec.action, known.parts, after, state.fit, problem.discounts)
+    batches = jax.tree.map(lambda x: x.reshape(config.critic.minibatches, config.critic.batch, *x.shape[1:]), batch)
+    adam = optax.adam(config.critic.lr)
 
     def step(carry: Any, minibatch: Any) -> Any:
         critics, target, opt = carry
         critics, target, opt, measures = td_step(
-            critics, target, opt, adam, state.fit, minibatch, task.discounts, config.target_rate
+            critics, target, opt, adam, state.fit, minibatch, problem.discounts, config.critic.target_rate
         )
         return (critics, target, opt), measures
 
@@ -211,11 +228,11 @@ def learn(
     return state._replace(critics=critics, target=target, opt=opt), metrics
 
 
-def shaped(task: Problem, rows: Transition) -> Transition:
-    """With physics="additive": r + shaping x r_phys(s, a), which moves the optimum (and is there to show that)."""
-    if task.physics is None or task.config.physics != "additive":
+def shaped(problem: Problem, rows: Transition) -> Transition:
+    """With physics="additive": r + 0.5 r_phys(s, a), which moves the optimum (and is there to show that)."""
+    if problem.physics is None or problem.config.critic.physics != "additive":
         return rows
     lead = rows.reward.shape
     flat = lambda x: x.reshape(rows.reward.size, *x.shape[len(lead) :])  # noqa: E731
-    bonus = jax.vmap(task.physics.signals)(flat(rows.state), jax.tree.map(flat, rows.executed))[:, 0]
-    return rows._replace(reward=rows.reward + task.config.shaping * bonus.reshape(lead))
+    bonus = jax.vmap(problem.physics.signals)(flat(rows.state), jax.tree.map(flat, rows.executed))[:, 0]
+    return rows._replace(reward=rows.reward + SHAPING * bonus.reshape(lead))

@@ -13,20 +13,28 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+import optax
+from jaxtyping import Array, Bool, Float, Int
 
 from trident.algos.common.actor import BaseOffset, actor_apply, actors_apply
 from trident.algos.common.inputs import q_input
-from trident.algos.trident.critics import Critics
+from trident.algos.trident.critics import Critics, CriticState
+from trident.algos.trident.problem import TAU_START, Problem
 from trident.maths import hybrid
 from trident.maths.discrete_gradient import relaxations
 from trident.nets import mlp_after_first
 from trident.physics_value import PhysicsFit, physics_parts, q_phys
 from trident.types import ActionSpec, HybridAction, Physics, decode_params
 
+KAPPA = 2.0
+"""Ratio of the two temperatures of ratio-locked stgc."""
+INNER_LR = 5e-4
+"""Learning rate of the inner steps; only their direction is used."""
+INNER_MINIBATCHES = 4
 
-class Scene(NamedTuple):
-    """A batch of states in which one agent's policy is judged; noise is fixed, so that old and new policy share it."""
+
+class PolicyBatch(NamedTuple):
+    """Replayed states in which one agent's policy is improved; noise is fixed, so that old and new policy share it."""
 
     state: Float[Array, "B S"]
     obs: Float[Array, "B N O"]
@@ -51,18 +59,18 @@ class RolloutBatch(NamedTuple):
     base_offset: BaseOffset | None = None
 
 
-def policies(actors: Any, rows: Scene | RolloutBatch) -> hybrid.HybridDist:
-    """Of all agents, [B, N, ...]."""
+def policies(actors: Any, rows: PolicyBatch | RolloutBatch) -> hybrid.HybridDist:
+    """Distributions of all agents, shape [B, N, ...]."""
     return actors_apply(actors, rows.obs, rows.base_offset)
 
 
-def policy(actor: Any, rows: Scene | RolloutBatch, agent: Any) -> hybrid.HybridDist:
-    """Of one agent."""
+def policy(actor: Any, rows: PolicyBatch | RolloutBatch, agent: Any) -> hybrid.HybridDist:
+    """Distribution of one agent."""
     return actor_apply(actor, *jax.tree.map(lambda x: x[:, agent], (rows.obs, rows.base_offset)))
 
 
 class Joint(NamedTuple):
-    """What all agents do in a scene: their actions, and the same as the critics read them."""
+    """What all agents do in a batch of states: their actions, and the same as the critics read them."""
 
     action: HybridAction
     encoded: Float[Array, "B N A"]
@@ -83,31 +91,32 @@ class CriticView(NamedTuple):
     action_grad: Any  # Choice -> ([B, J], d value_j / d Choice for every j)
 
 
-def act_with_noise(spec: ActionSpec, dist: hybrid.HybridDist, scene: Scene) -> Joint:
-    """The agents' sampled actions as a smooth function of their policies' parameters, given the scene's noise."""
-    perturbed = jnp.where(scene.mode_mask, dist.logits + scene.gumbel, -jnp.inf)
+def act_with_noise(spec: ActionSpec, dist: hybrid.HybridDist, batch: PolicyBatch) -> Joint:
+    """The agents' sampled actions as a smooth function of their policies' parameters, given the batch's noise."""
+    perturbed = jnp.where(batch.mode_mask, dist.logits + batch.gumbel, -jnp.inf)
     mode = jnp.argmax(perturbed, axis=-1)
     onehot = jax.nn.one_hot(mode, spec.num_modes)
-    unit = jnp.tanh(dist.mean + jnp.exp(dist.log_std) * scene.noise[..., None, :]) * spec.used
+    unit = jnp.tanh(dist.mean + jnp.exp(dist.log_std) * batch.noise[..., None, :]) * spec.used
     unit = jnp.sum(unit * onehot[..., None], axis=-2)
     return Joint(HybridAction(mode, decode_params(spec, mode, unit)), jnp.concatenate([onehot, unit], axis=-1))
 
 
-def choose(
-    estimator: str, tau: Any, tau0: float, kappa: float, used: Any, agent: Any, scene: Scene, actor: Any
-) -> Choice:
+def choose(estimator: str, tau: Any, used: Bool[Array, "M P"], agent: Any, batch: PolicyBatch, actor: Any) -> Choice:
     """Agent i's policy -> the relaxations of its mode and the parameters of each mode."""
-    dist = policy(actor, scene, agent)
-    unit = jnp.tanh(dist.mean + jnp.exp(dist.log_std) * scene.noise[:, agent, None, :]) * used
-    relax = lambda l, m, g: relaxations(estimator, l, m, g, tau, tau0=tau0, kappa=kappa)  # noqa: E731
-    weight, sample = jax.vmap(relax)(dist.logits, scene.mode_mask[:, agent], scene.gumbel[:, agent])
+    dist = policy(actor, batch, agent)
+    unit = jnp.tanh(dist.mean + jnp.exp(dist.log_std) * batch.noise[:, agent, None, :]) * used
+
+    def relax(logits: Array, mask: Array, gumbel: Array) -> tuple[Array, Array]:
+        return relaxations(estimator, logits, mask, gumbel, tau, tau0=TAU_START, kappa=KAPPA)
+
+    weight, sample = jax.vmap(relax)(dist.logits, batch.mode_mask[:, agent], batch.gumbel[:, agent])
     return Choice(weight, sample, unit)
 
 
-def ratios(used: Any, taken: RolloutBatch, actors: Any, agent: Any) -> tuple[Any, Float[Array, "B"]]:
+def ratios(used: Any, rollout: RolloutBatch, actors: Any, agent: Any) -> tuple[Any, Float[Array, "B"]]:
     """pi_theta / pi_old of agent i as a function of (its parameters, rows), and that of all others as they are now."""
-    now = hybrid.log_prob(policies(actors, taken), taken.mode_mask, used, taken.mode, taken.raw)
-    drift = jnp.where(taken.alive, now - taken.log_prob, 0.0).at[:, agent].set(0.0)
+    now = hybrid.log_prob(policies(actors, rollout), rollout.mode_mask, used, rollout.mode, rollout.raw)
+    drift = jnp.where(rollout.alive, now - rollout.log_prob, 0.0).at[:, agent].set(0.0)
 
     def mine(actor: Any, rows: RolloutBatch) -> Array:
         dist = policy(actor, rows, agent)
@@ -117,13 +126,103 @@ def ratios(used: Any, taken: RolloutBatch, actors: Any, agent: Any) -> tuple[Any
     return mine, jnp.exp(jnp.sum(drift, axis=-1))
 
 
+def pathwise(
+    problem: Problem,
+    critic: CriticState,
+    tau: Float[Array, ""],
+    batch: PolicyBatch,
+    agent: Int[Array, ""],
+    actors: Any,
+    theta: Float[Array, "D"],
+    unravel: Any,
+    weight: Float[Array, "B"],
+) -> tuple[Float[Array, "2 2 J D"], Any]:
+    """Gradients of two halves of the batch, through the mode and through the parameters, [2, 2, J, D]; and the
+    change of the surrogates as a function of theta."""
+    spec, fit = problem.spec, critic.fit
+    name = problem.estimator
+    everyone = act_with_noise(spec.action, policies(actors, batch), batch)
+    if problem.source == "closed-form":
+        fit = fit._replace(unit=fit.unit.at[0].set(0.0))
+    view = through_critics(
+        critic.critics, fit, problem.closed_form, spec.action, problem.discounts, batch,
+        everyone, agent, problem.num_signals,
+    )  # fmt: skip
+    used = jnp.asarray(spec.action.used)[agent]
+
+    def chosen(t: Float[Array, "D"]) -> Choice:
+        return choose(name, tau, used, agent, batch, unravel(t))
+
+    values, action_grads = view.action_grad(chosen(theta))
+
+    def gradient(half: PolicyBatch, rows: Float[Array, "H"], grads: Choice) -> Float[Array, "2 J D"]:
+        """Of all surrogates over half of the rows: through the mode, and through the parameters."""
+        _, pull = jax.vjp(lambda t: choose(name, tau, used, agent, half, unravel(t)), theta)
+        grads = jax.tree.map(lambda x: x * rows.reshape(1, -1, *(1,) * (x.ndim - 2)), grads)
+        zero = jax.tree.map(jnp.zeros_like, grads)
+        paths = [grads._replace(unit=zero.unit), zero._replace(unit=grads.unit)]
+
+        def one_by_one(path: Choice) -> Float[Array, "J D"]:  # faster than all at once
+            return jax.lax.map(lambda each: pull(each)[0], path)
+
+        return jax.lax.map(one_by_one, jax.tree.map(lambda *x: jnp.stack(x), *paths))
+
+    def split(x: Array) -> Array:
+        """Every other row: the two draws of a state stay together."""
+        return jnp.moveaxis(x.reshape(x.shape[0] // 2, 2, *x.shape[1:]), 1, 0)
+
+    separate = jax.tree.map(jax.vmap(split, out_axes=1), action_grads)
+    halves = jax.vmap(gradient)(jax.tree.map(split, batch), split(weight), separate)
+    current = weight @ values
+    return halves, lambda t: weight @ view.value(chosen(t)) - current
+
+
+def score(
+    problem: Problem,
+    rollout: RolloutBatch | None,
+    agent: Int[Array, ""],
+    key: Any,
+    actors: Any,
+    theta: Float[Array, "D"],
+    unravel: Any,
+) -> tuple[Float[Array, "D"] | None, Any]:
+    """Where a few clipped steps on this round's advantages lead (as a direction), and the surrogate's gain."""
+    if rollout is None:
+        return None, None
+    step_config, used = problem.config.step, jnp.asarray(problem.spec.action.used)
+    mine, others = ratios(used, rollout, actors, agent)
+    advantage = rollout.advantage * others
+    weight = rollout.alive[:, agent] / jnp.maximum(jnp.sum(rollout.alive[:, agent]), 1.0)
+    adam = optax.chain(optax.clip_by_global_norm(10.0), optax.adam(INNER_LR, eps=1e-5))
+
+    def loss(t: Float[Array, "D"], pick: Int[Array, "H"]) -> Float[Array, ""]:
+        some = jax.tree.map(lambda x: x[pick], rollout)
+        ratio = mine(unravel(t), some)
+        clipped = jnp.clip(ratio, 1.0 - step_config.clip, 1.0 + step_config.clip)
+        worst = jnp.minimum(ratio * advantage[pick], clipped * advantage[pick])
+        return -jnp.sum(weight[pick] * worst) * INNER_MINIBATCHES
+
+    def step(carry: Any, pick: Int[Array, "H"]) -> Any:
+        t, opt = carry
+        updates, opt = adam.update(jax.grad(loss)(t, pick), opt, t)
+        return (t + updates, opt), None
+
+    total = advantage.shape[0]
+    key, _ = jax.random.split(key)
+    keys = jax.random.split(key, step_config.inner_epochs)
+    size = total // INNER_MINIBATCHES
+    picks = jax.vmap(lambda k: jax.random.permutation(k, total))(keys)[:, : size * INNER_MINIBATCHES]
+    (there, _), _ = jax.lax.scan(step, (theta, adam.init(theta)), picks.reshape(-1, size))
+    return there - theta, lambda t: jnp.sum(weight * (mine(unravel(t), rollout) - 1.0) * advantage)
+
+
 def through_critics(
     critics: Critics,
     fit: PhysicsFit,
     physics: Physics | None,
     spec: ActionSpec,
     discount: Float[Array, "J"],
-    scene: Scene,
+    batch: PolicyBatch,
     joint: Joint,
     agent: Int[Array, ""],
     num_signals: int,
@@ -134,10 +233,11 @@ def through_critics(
     every mode and mixed linearly. Only agent i's action differs between relaxations and candidates, so the first
     layers' sums over all other inputs are formed once; the gradient costs one backward pass of each network.
     """
-    phys = lambda unit: physics_of_modes(  # noqa: E731
-        physics, fit, spec, discount, scene.state, joint.action, agent, unit, num_signals
-    )
-    stack = _slots(critics, scene, joint, agent)
+
+    def phys(unit: Array) -> Array:
+        return physics_of_modes(physics, fit, spec, discount, batch.state, joint.action, agent, unit, num_signals)
+
+    stack = _slots(critics, batch, joint, agent)
 
     def my_input(choice: Choice) -> Array:
         mixed = jnp.einsum("brm,bmp->brp", choice.sample, choice.unit)
@@ -182,10 +282,10 @@ class Slot(NamedTuple):
     weight: Float[Array, "*stack A H"]  # the first layer's rows of agent i's action
 
 
-def _slots(critics: Critics, scene: Scene, joint: Joint, agent: Int[Array, ""]) -> list[Slot]:
+def _slots(critics: Critics, batch: PolicyBatch, joint: Joint, agent: Int[Array, ""]) -> list[Slot]:
     """The reward's network and the costs', each as a stack."""
     agents, width = joint.encoded.shape[-2:]
-    rest = q_input(scene.state, scene.obs, joint.encoded.at[:, agent].set(0.0))
+    rest = q_input(batch.state, batch.obs, joint.encoded.at[:, agent].set(0.0))
     offset = rest.shape[-1] - agents * width + agent * width
 
     def slot(net: Any) -> Slot:
@@ -226,7 +326,7 @@ def physics_of_modes(
     mine = decode_params(spec, mode, jnp.broadcast_to(unit[:, :, None], params.shape))
     mine = jax.lax.dynamic_index_in_dim(mine, agent, axis=2, keepdims=False)
     changed = HybridAction(mode, params.at[:, :, agent].set(mine))
-    return q_phys(fit, physics_parts(physics, num_signals, state, changed, here=False), discount)
+    return q_phys(fit, physics_parts(physics, num_signals, state, changed, current=False), discount)
 
 
 def physics_gradients(phys: Any, unit: Float[Array, "B M P"]) -> tuple[Float[Array, "B M J"], Float[Array, "P B M J"]]:

@@ -72,8 +72,8 @@ def action_spec(config: IntersectionConfig) -> ActionSpec:
 def constraints(config: IntersectionConfig) -> tuple[Constraint, ...]:
     c = config
     return (
-        Constraint("collision", c.collision_limit, "mean", help="share of the vehicles that crash in a step"),
-        Constraint("lane", c.lane_limit, "mean", help="share of the vehicles with a corner off their lane"),
+        Constraint("collision", c.collision_limit, help="share of the vehicles that crash in a step"),
+        Constraint("lane", c.lane_limit, help="share of the vehicles with a corner off their lane"),
     )
 
 

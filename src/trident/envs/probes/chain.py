@@ -49,9 +49,9 @@ HOT, DEADLY = 0.6, 1.0
 SHARPNESS = 20.0  # of the smooth indicators in the physics
 
 CONSTRAINTS = (
-    Constraint("heat", limit=0.3, scope="mean", unit="heat"),
-    Constraint("speeding", limit=0.1, scope="max"),
-    Constraint("loss", limit=0.05, scope="mean"),
+    Constraint("heat", limit=0.3, unit="heat"),
+    Constraint("speeding", limit=0.1),
+    Constraint("loss", limit=0.05),
 )
 
 

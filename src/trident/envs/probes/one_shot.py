@@ -280,7 +280,7 @@ def probe_unsafe_start() -> Probe:
             (1.0 + action.params[:, 0]).mean()[None],
         ),
         best=lambda key, x: HybridAction(jnp.zeros(2, jnp.int32), jnp.asarray(a - multiplier / 4.0)[:, None]),
-        constraints=(Constraint("heat", limit=d, scope="mean", unit="cost"),),
+        constraints=(Constraint("heat", limit=d, unit="cost"),),
         optimum=-2.0 * (multiplier / 4.0) ** 2,
         multiplier=multiplier,
     )

@@ -80,11 +80,9 @@ def constraints(config: SmacConfig) -> tuple[Constraint, ...]:
         return ()
     c = config
     return (
-        Constraint("losses", c.loss_limit, "joint", "share", help="allied health and shields lost in a step, of all"),
-        Constraint("deaths", c.death_limit, "mean", "share", help="allies that died in a step, of the army"),
-        Constraint(
-            "crowding", c.crowding_limit, "mean", "share", help=f"living allies within {c.spacing:g} of another"
-        ),
+        Constraint("losses", c.loss_limit, unit="share", help="allied health and shields lost in a step, of all"),
+        Constraint("deaths", c.death_limit, unit="share", help="allies that died in a step, of the army"),
+        Constraint("crowding", c.crowding_limit, unit="share", help=f"living allies within {c.spacing:g} of another"),
     )
 
 

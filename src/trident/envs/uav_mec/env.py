@@ -87,14 +87,10 @@ def action_spec(config: UavMecConfig) -> ActionSpec:
 
 def constraints(config: UavMecConfig) -> tuple[Constraint, ...]:
     c = config
-    energy = Constraint(
-        "energy", c.energy_limit, "mean", immediate=True, help=f"share of UAV-slots above {c.energy_max:g} J"
-    )
-    coverage = Constraint(
-        "coverage", c.coverage_limit, "joint", help=f"share of slots with fewer than {c.needed} users covered"
-    )
+    energy = Constraint("energy", c.energy_limit, immediate=True, help=f"share of UAV-slots above {c.energy_max:g} J")
+    coverage = Constraint("coverage", c.coverage_limit, help=f"share of slots with fewer than {c.needed} users covered")
     apart = Constraint(
-        "separation", c.separation_limit, "mean", help=f"share of UAV-slots within {c.separation_min:g} m of another"
+        "separation", c.separation_limit, help=f"share of UAV-slots within {c.separation_min:g} m of another"
     )
     return (energy, coverage, apart) if c.separation else (energy, coverage)
 

@@ -15,6 +15,7 @@ from trident.envs.uav_mec.env import UavMec, UavMecConfig
 from trident.envs.uav_mec.fast import association as links_of_rows
 from trident.envs.uav_mec.fast import physics as rows
 from trident.envs.uav_mec.physics import SAME_PLACE, Scene, assemble, unpack
+from trident.fields import change
 from trident.physics.offloading import associate
 from trident.physics_value import persistence_sums, physics_parts
 
@@ -80,8 +81,8 @@ def test_gradients_are_those_of_the_formulas():
 
     def slopes(physics):
         def values(params):
-            parts = physics_parts(physics, 4, array, action._replace(params=params), here=False)
-            return parts.now + parts.later
+            parts = physics_parts(physics, 4, array, action._replace(params=params), current=False)
+            return parts.immediate + parts.next_step
 
         along = lambda p: jax.jvp(values, (action.params,), (jnp.zeros_like(action.params).at[:, 1, p].set(1.0),))[1]  # noqa: E731
         return jax.jit(lambda: jax.vmap(along)(jnp.arange(3)))()
@@ -161,7 +162,7 @@ def test_radio_links_by_series(channel):
 def test_critics_without_the_costs_physics_keep_the_rewards():
     env = UavMec(UavMecConfig(grace=1))
     array, action = seen(env, 4, 4)
-    tasks = [Problem(TridentConfig(cost_physics=own), env.spec, env.physics) for own in (False, True)]
+    tasks = [Problem(change(TridentConfig(), {"cost_physics": own}), env.spec, env.physics) for own in (False, True)]
     alone, both = (jax.jit(lambda t=t: physics_parts(t.closed_form, 3, array, action))() for t in tasks)
     for without, whole in zip(alone, both, strict=True):
         assert not without[:, 1:].any()

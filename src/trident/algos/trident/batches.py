@@ -1,0 +1,136 @@
+"""The rows that a policy is improved on: replayed states for pathwise surrogates, the round's own data for scores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from trident import physics_value
+from trident import replay as replays
+from trident.algos.common import inputs
+from trident.algos.common.actor import act, base_offset
+from trident.algos.trident import critics as pirc
+from trident.algos.trident.config import StepConfig
+from trident.algos.trident.critics import CriticState
+from trident.algos.trident.problem import Problem
+from trident.algos.trident.surrogate import PolicyBatch, RolloutBatch
+from trident.maths.returns import gae
+from trident.types import Data, HybridAction, Transition, View
+
+MAX_BOOST = 20.0
+"""No state is drawn more often than this multiple of the others."""
+
+
+def policy_batch(problem: Problem, data: Data, agent: Any, key: Any) -> PolicyBatch:
+    """Replayed states in which to improve one agent, each twice, with fresh and opposite (antithetic) noise.
+
+    With one draw each, a network that can tell the states apart moves against (or along) every single draw: that
+    lowers the costs of the batch and of nothing else. Opposite draws leave only what holds for both.
+    """
+    step = problem.config.step
+    row_key, gumbel_key, noise_key = jax.random.split(key, 3)
+    count = 2 * max(step.policy_batch // 4, 1)  # even: each half of the batch has both draws of its states
+    rows, weight = replays.sample_by_weight(data.replay, row_key, count, violation_weights(step, data, agent))
+    noise = jax.random.normal(noise_key, (*rows.alive.shape, problem.spec.action.num_params))
+
+    def twice(x: Array) -> Array:
+        return jnp.concatenate([x, x])
+
+    state, obs, mask, alive, weight = map(twice, (rows.state, rows.obs, rows.mode_mask, rows.alive, 0.5 * weight))
+    gumbel, base = jax.random.gumbel(gumbel_key, mask.shape), base_offset(problem.base_policy, rows.obs)
+    return PolicyBatch(
+        state, obs, mask, alive, weight, gumbel, jnp.concatenate([noise, -noise]), jax.tree.map(twice, base)
+    )
+
+
+def violation_weights(step: StepConfig, data: Data, agent: Any) -> Float[Array, "C"]:
+    """Weights with which states are drawn: 1, and more where the agent had a part in some cost, so that those make up
+    `violation_fraction` of a batch (within MAX_BOOST)."""
+    rows = data.replay.data
+    written = jnp.arange(rows.cost.shape[0]) < data.replay.size
+    at_fault = rows.cost > 0 if rows.cost_attribution is None else rows.cost_attribution[:, agent]
+    violated = jnp.any(at_fault, axis=-1) & written
+    bad, all_ = jnp.sum(violated), jnp.maximum(jnp.sum(written), 1)
+    odds = step.violation_fraction / (1.0 - step.violation_fraction)
+    boost = jnp.clip(odds * (all_ - bad) / jnp.maximum(bad, 1), 1.0, MAX_BOOST)
+    return jnp.where(violated, boost, 1.0)
+
+
+def rollout_batch(
+    problem: Problem, actors: Any, critic: CriticState, roll: Transition
+) -> tuple[RolloutBatch | None, Float[Array, ""] | float]:
+    """What was done in this round with the reward's advantage, GAE upon the critic, normalised (None if only the
+    critics are asked); and the weight of the critics' gradients beside it."""
+    config = problem.config
+    if problem.source in ("pathwise", "closed-form"):
+        return None, 1.0
+    roll = pirc.shaped(problem, roll)
+
+    def flat(x: Array) -> Array:
+        return x.reshape(roll.reward.size, *x.shape[2:])
+
+    known = roll.extras[pirc.KNOWN]
+    before = (roll.state, roll.view, known.parts.current)
+    after = (roll.next_state, roll.next_view, known.next_current)
+    ends = jax.tree.map(lambda a, b: jnp.stack([flat(a), flat(b)]), before, after)  # through one compiled body
+
+    def value(end: Any) -> Float[Array, "B"]:
+        state, view, current = end
+        return _values(problem, critic, state, view, current, mode_action(problem, actors, view))[:, 0]
+
+    values = jax.lax.map(value, ends)
+    here, there = values.reshape(2, *roll.reward.shape)
+    ended = roll.terminated | roll.truncated
+    advantage = gae(roll.reward, here, there, roll.terminated, ended, config.data.discount, config.step.gae_lambda)
+    advantage = (advantage - jnp.mean(advantage)) / (jnp.std(advantage) + 1e-8)
+    mode, raw, log_prob = roll.action.mode, roll.extras["raw"], roll.extras["log_prob"]
+    obs, mask, alive, mode, raw, log_prob = map(flat, (roll.obs, roll.mode_mask, roll.alive, mode, raw, log_prob))
+    advantage = advantage.reshape(-1)
+    base = base_offset(problem.base_policy, obs)
+    batch = RolloutBatch(obs, mask, alive, mode, raw, log_prob, advantage, base)
+    if problem.source != "weighed":
+        return batch, 1.0
+    done = _values(problem, critic, *jax.tree.map(flat, (*before, roll.executed)))[:, 0]
+    return batch, agreement(done - values[0], batch.advantage)
+
+
+def agreement(estimated: Float[Array, "B"], measured: Float[Array, "B"]) -> Float[Array, ""]:
+    """Correlation, 0 where it is negative: how much of the measured advantages the critics' own would have told."""
+    estimated, measured = estimated - jnp.mean(estimated), measured - jnp.mean(measured)
+    lengths = jnp.linalg.norm(estimated) * jnp.linalg.norm(measured)
+    return jnp.maximum(jnp.vdot(estimated, measured) / jnp.maximum(lengths, 1e-8), 0.0)
+
+
+def critic_cost_estimate(problem: Problem, actors: Any, critic: CriticState, roll: Transition) -> Float[Array, "K"]:
+    """(1 - gamma) V_c(s0), over the states in which episodes begin (over all, if none does in this round)."""
+    start = (roll.state, roll.view, roll.extras[pirc.KNOWN].parts.current)
+    state, view, current = jax.tree.map(lambda x: x.reshape(roll.reward.size, *x.shape[2:]), start)
+    values = _values(problem, critic, state, view, current, mode_action(problem, actors, view))
+    cost = ((1.0 - problem.discounts) * values)[:, 1:]
+    first = jnp.concatenate([jnp.zeros_like(roll.terminated[:1]), (roll.terminated | roll.truncated)[:-1]]).reshape(-1)
+    weight = jnp.where(first.any(), first, True)
+    return weight @ cost / jnp.sum(weight)
+
+
+def mode_action(problem: Problem, actors: Any, view: View) -> HybridAction:
+    """The policy's mode, its deterministic action: a baseline without the noise of a drawn one."""
+    return jax.vmap(lambda v: act(actors, problem.spec.action, v, None, True, problem.base_policy)[0])(view)
+
+
+def _values(
+    problem: Problem,
+    critic: CriticState,
+    state: Float[Array, "B S"],
+    view: View,
+    current: Float[Array, "B J"],
+    action: HybridAction,
+) -> Float[Array, "B J"]:
+    """Q of an action; `current` is what no action changes of the closed form, and is known of every transition."""
+    parts = physics_value.physics_parts(problem.closed_form, problem.num_signals, state, action, current=False)
+    parts = parts._replace(current=current)
+    x = inputs.q_input(state, view.obs, inputs.encode_action(problem.spec.action, *action))
+    closed_form = physics_value.q_phys(critic.fit, parts, problem.discounts)
+    return closed_form + critic.fit.unit * pirc.residual(critic.critics, x)
