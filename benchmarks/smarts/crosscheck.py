@@ -18,7 +18,7 @@ import numpy as np
 from trident.envs.intersection.config import IntersectionConfig
 from trident.envs.intersection.smarts.bridge import BRAKE, DRAG, DRIVE, STEER, wheel_and_pedals
 from trident.envs.intersection.smarts.env import SmartsRoad
-from trident.envs.intersection.smarts.map import middle
+from trident.envs.intersection.smarts.road_map import middle
 from trident.physics import vehicle
 
 HERE = Path(__file__).parent

@@ -15,7 +15,13 @@ POLICIES = {"reflex": "base-policy"}
 OPTIONS = {"--film": "--video", "--no-film": "--no-video"}
 SETTINGS = {"film": "video"}
 CONFIG = {"reflex": "base_policy", "attention": "violation_fraction", "slope": "gradient"}
-METRICS = {"box_edge": "saturation"}
+METRICS = {
+    "box_edge": "saturation",
+    "share_granted": "granted_fraction",
+    "signal": "grad_snr",
+    "realised": "calibration",
+    "trust": "critic_grad_weight",
+}
 
 
 def current(name: str, table: dict[str, str]) -> str:

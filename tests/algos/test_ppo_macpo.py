@@ -103,12 +103,12 @@ def test_the_first_values_are_the_mean_signal_for_ever():
         again = on_policy.initialise_baseline(state.critic, data._replace(reward=data.reward + 7.0), 0.95, 0.9)
         told = on_policy.predict(jax.tree.map(lambda x: x[0], values.cost), inputs.value_input(data))
         kept = state.critic.reward.stats, again.reward.stats
-        return advantages, metrics["value"], ppo.exchange(state.spread), told, *kept
+        return advantages, metrics["value"], ppo.scale_ratio(state.spread), told, *kept
 
     (advantages, value, exchange, told, *_), (shifted, high, same, _, stats, later) = measure(0.0), measure(-100.0)
     np.testing.assert_allclose(told, float(roll.cost[..., 0].mean()) / (1.0 - 0.9), atol=0.03)  # a cost's, everywhere
     np.testing.assert_allclose(advantages, shifted, atol=0.02)
-    np.testing.assert_allclose(high[0] - value[0], -2000.0, rtol=1e-4)
+    np.testing.assert_allclose(high.values[0] - value.values[0], -2000.0, rtol=1e-4)
     np.testing.assert_allclose(exchange, same, rtol=1e-2)
     np.testing.assert_array_equal(stats, later)  # only before the first round
 
@@ -131,7 +131,7 @@ def test_the_exchange_rate_is_the_mean_of_the_first_rounds():
     for count, scale in zip((0, 1, 8), scales, strict=True):
         state = after(state, count, scale)
     np.testing.assert_allclose(state.spread, 2.0, rtol=0.05)  # the mean of 1 and 3; the ninth round has no say
-    np.testing.assert_allclose(ppo.exchange(jnp.array([2.0, 0.0])), 2000.0, rtol=1e-5)
+    np.testing.assert_allclose(ppo.scale_ratio(jnp.array([2.0, 0.0])), 2000.0, rtol=1e-5)
 
 
 def test_rescaling_the_reward_changes_nothing_in_what_is_learned_about_costs():
@@ -276,12 +276,12 @@ def test_the_constraint_value_of_the_first_round_is_measured_in_it(method):
     cost = float(metrics["cost"][0])  # of the policy before any update, in the middle of its boxes
     assert cost > 1.3 * limit
     if method == "macpo":
-        np.testing.assert_allclose(metrics["budget_asked"], [limit - cost], rtol=1e-5)
+        np.testing.assert_allclose(metrics["budget_asked"].values, [limit - cost], rtol=1e-5)
         assert metrics["recovery"] > 0.0
     else:
         np.testing.assert_allclose(state.algo.multipliers.value, [0.1 * (cost - limit) / limit], rtol=1e-5)
-        price = ppo.exchange(state.algo.spread) * state.algo.multipliers.value
-        np.testing.assert_allclose(metrics["multiplier"], price, rtol=1e-5)
+        price = ppo.scale_ratio(state.algo.spread) * state.algo.multipliers.value
+        np.testing.assert_allclose(metrics["multiplier"].values, price, rtol=1e-5)
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])

@@ -14,7 +14,8 @@ from trident.algos import macpo, madac, off_policy, ppo, qmix, trident
 from trident.algos.common import inputs, on_policy
 from trident.algos.common.action_heads import grid_mask, hybrid_head, make_grid, make_head
 from trident.algos.trident import critics as pirc
-from trident.algos.trident.config import Problem, TridentConfig
+from trident.algos.trident.config import TridentConfig
+from trident.algos.trident.problem import Problem
 from trident.fields import change
 from trident.simulation.rollout import rollout, start
 

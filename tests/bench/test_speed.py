@@ -240,11 +240,11 @@ def physics():
 def test_the_closed_forms_work_is_what_a_round_asks_for(physics):
     family, work = physics
     c = family["exact"].algorithm.config
-    values, slopes = work["closed form, gradients"]()
-    assert values.shape == (c.updates * 4, c.policy_batch, 3, 3)
-    assert slopes.shape == (c.updates * 4, 3, c.policy_batch, 3, 3)
-    assert np.isfinite(slopes).all()
-    assert work["closed form, next actions"]().later.shape == (1, c.critic_steps * c.critic_batch, 3)
+    values, gradients = work["closed form, gradients"]()
+    assert values.shape == (c.step.updates * 4, c.step.policy_batch, 3, 3)
+    assert gradients.shape == (c.step.updates * 4, 3, c.step.policy_batch, 3, 3)
+    assert np.isfinite(gradients).all()
+    assert work["closed form, next actions"]().next_step.shape == (1, c.critic.minibatches * c.critic.batch, 3)
 
 
 def test_nothing_that_the_closed_form_does_in_a_round_is_left_out_of_its_work(physics):

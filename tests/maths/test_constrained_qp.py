@@ -61,7 +61,7 @@ solve = jax.jit(jax.vmap(cs.constrained_step))
 clip = jax.jit(jax.vmap(cs.joint_clip, (0, 0, 0, None)))
 recover = jax.jit(jax.vmap(cs.recovery))
 shortest = jax.jit(jax.vmap(cs.min_norm2))
-priced = jax.jit(jax.vmap(cs.prices))
+priced = jax.jit(jax.vmap(cs.multipliers))
 solve_one, recover_one = jax.jit(cs.constrained_step), jax.jit(cs.recovery)
 
 
@@ -174,7 +174,7 @@ def test_prices_at_an_optimum_are_its_multipliers_and_a_far_limit_has_none():
     """g = 3 b_1 + 0.5 b_2, both limits reached; then the second is too far off to be reached within the region."""
     b = np.array([[1.0, 0.0, 0.0], [0.6, 0.8, 0.0]])
     v = np.concatenate([[3.0 * b[0] + 0.5 * b[1]], b])
-    price = jax.jit(cs.prices)
+    price = jax.jit(cs.multipliers)
     np.testing.assert_allclose(price(v @ v.T, jnp.zeros(2), 0.01), [3.0, 0.5], rtol=1e-4)
     np.testing.assert_allclose(price(v @ v.T, jnp.array([0.0, 0.2]), 0.01), [3.3, 0.0], rtol=1e-4)
 

@@ -67,7 +67,7 @@ def test_first_update_of_an_unsafe_policy_already_asks_for_a_decrease():
 
 def test_impossible_demands_are_clipped_together():
     _, _, info, kl = update(RULE, jnp.array([G, [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]]), jnp.array([-1.0, -1.0]))
-    assert 0.0 < info.share < 1.0
+    assert 0.0 < info.granted_fraction < 1.0
     assert (info.change[1:] < 0).all()
     assert kl <= RULE.slack * RULE.delta
 
@@ -119,9 +119,9 @@ def test_nan_in_a_gradient_leaves_the_parameters_alone_and_is_seen():
 def test_the_share_granted_is_of_what_was_asked():
     """One cost: a hundred times what the trust region can give, of which it must leave a margin to the reward."""
     theta, _, info, _ = update(RULE, jnp.array([G, UP]), jnp.array([-100.0 * reach([0.2, -0.1], UP)]))
-    np.testing.assert_allclose(info.share, (1.0 - RULE.margin) / 100.0, rtol=0.01)
-    np.testing.assert_allclose(info.granted, info.share * -100.0 * reach(theta, UP), rtol=0.01)
-    assert update(RULE, jnp.array([G, UP]), jnp.array([9.0]))[2].share == 1.0
+    np.testing.assert_allclose(info.granted_fraction, (1.0 - RULE.margin) / 100.0, rtol=0.01)
+    np.testing.assert_allclose(info.granted, info.granted_fraction * -100.0 * reach(theta, UP), rtol=0.01)
+    assert update(RULE, jnp.array([G, UP]), jnp.array([9.0]))[2].granted_fraction == 1.0
 
 
 def test_as_printed_whatever_is_violated_is_recovered_from():

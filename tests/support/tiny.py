@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from trident.training import registry
+from trident.training import presets, registry
 from trident.training import session as sessions
 from trident.training.settings import Settings, Setup, make_setup
 from trident.types import (
@@ -164,7 +164,7 @@ DOOMED = TinyEnv(doomed=0.04)  # a variant under the original's spec
 def register() -> None:
     registry.ENVS["tiny"] = registry.EnvEntry("A tiny environment for tests.", TinyEnv)
     registry.ENVS["tiny-doomed"] = registry.EnvEntry("Some episodes are not finite.", lambda: DOOMED)
-    registry.ALGORITHMS["tiny"] = registry.Preset("A tiny learner for tests.", make, TinyConfig())
+    registry.ALGORITHMS["tiny"] = presets.Preset("A tiny learner for tests.", make, TinyConfig())
 
 
 register()

@@ -238,7 +238,7 @@ def test_the_seed_decides_everything_and_figures_are_written(tmp_path, monkeypat
         assert main(words) == 0
         record = json.loads(out.read_text())
         found.append((record["experiments"]["invariance"]["data"], record["claims"]))
-        picture = (figures / "shaping.png").read_bytes()
+        picture = (figures / "invariance.png").read_bytes()
         assert picture.startswith(b"\x89PNG")
         assert len(picture) > 5_000
     assert found[0] == found[1]
@@ -267,7 +267,7 @@ def test_what_is_finished_survives_an_interruption(tmp_path, monkeypatch, capsys
         raise KeyboardInterrupt
 
     broken = [runner.choose(["arithmetic"])[0], type(EXPERIMENTS[0])("late", "never ends", interrupted, ())]
-    monkeypatch.setattr(lab, "choose", lambda names: broken)
+    monkeypatch.setattr(runner, "choose", lambda names: broken)
     out = tmp_path / "record.json"
     assert main(["verify", "--out", str(out)]) == 130
     assert "table-reward" in json.loads(out.read_text())["claims"]

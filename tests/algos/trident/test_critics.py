@@ -52,7 +52,7 @@ def tail_by_hand(signals, ended):
 
 @pytest.mark.parametrize("batch", [6, 4096])
 def test_parts_of_the_closed_form_are_those_of_the_page(batch):
-    """now = signals(s, a), later = signals(s', nominal(s')), here = signals(s, nominal(s)), row by row in NumPy."""
+    """immediate = signals(s, a), next_step = signals(s', nominal(s')), current = signals(s, nominal(s)), row by row."""
     physics = Physics(
         signals=lambda s, a: jnp.stack([s[0] * a.params[0, 0], s[1] + a.mode[0]]),
         predict=lambda s, a: s + jnp.array([a.params[0, 0], 3.0 * a.mode[0]]),
@@ -63,14 +63,14 @@ def test_parts_of_the_closed_form_are_those_of_the_page(batch):
     mode, x = draw.integers(0, 2, (batch, 1)), draw.normal(size=(batch, 1, 1)).astype(np.float32)
     action = HybridAction(jnp.asarray(mode, jnp.int32), jnp.asarray(x))
     parts, few = jax.jit(
-        lambda s, a: [physics_value.physics_parts(physics, 2, s, a, here=here) for here in (True, False)]
+        lambda s, a: [physics_value.physics_parts(physics, 2, s, a, current=current) for current in (True, False)]
     )(state, action)
 
     signals = lambda s, m, x: np.stack([s[:, 0] * x, s[:, 1] + m], axis=-1)  # noqa: E731
     successor = state + np.stack([x[:, 0, 0], 3.0 * mode[:, 0]], axis=-1)
     carried_on = lambda s: signals(s, s[:, 0] > 0, s[:, 1])  # noqa: E731
     by_hand = Parts(signals(state, mode[:, 0], x[:, 0, 0]), carried_on(successor), carried_on(state))
-    for got, expected in ((parts, by_hand), (few, by_hand._replace(here=np.zeros_like(by_hand.here)))):
+    for got, expected in ((parts, by_hand), (few, by_hand._replace(current=np.zeros_like(by_hand.current)))):
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), got, expected)
 
 

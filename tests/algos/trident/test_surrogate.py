@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from trident.algos.common import actor, inputs, physics_value
+from trident import physics_value
+from trident.algos.common import actor, inputs
 from trident.algos.trident import critics as pirc
 from trident.algos.trident.surrogate import PolicyBatch, RolloutBatch, act_with_noise, choose, ratios, through_critics
 from trident.envs.probes.chain import ChainConfig, probe_chain
@@ -54,7 +55,7 @@ def test_gradients_equal_automatic_differentiation(estimator, physics):
     def both(key):
         actors, _, _, scene, _, view = make_world(key, physics)
         actor = jax.tree.map(lambda x: x[AGENT], actors)
-        choice = choose(estimator, 0.5, 1.0, 2.0, used, AGENT, scene, actor)
+        choice = choose(estimator, 0.5, used, AGENT, scene, actor)
         value, action_grads = view.action_grad(choice)
         direct = jax.jacrev(lambda c: jnp.sum(view.value(c), axis=0))(choice)  # rows are independent
         return value, view.value(choice), action_grads, direct
@@ -74,7 +75,7 @@ def test_exact_surrogate_equals_enumeration_over_modes():
     def surrogate(key):
         actors, _, _, scene, _, view = make_world(key, ENV.physics)
         actor = jax.tree.map(lambda x: x[AGENT], actors)
-        return view.value(choose("exact", 0.5, 1.0, 2.0, used, AGENT, scene, actor))
+        return view.value(choose("exact", 0.5, used, AGENT, scene, actor))
 
     @jax.jit
     def enumeration(key):

@@ -483,14 +483,14 @@ def test_what_the_closed_form_says_of_a_transition_is_kept_with_it():
     for index in range(2):
         state, _ = go(state, jnp.int32(index))
     size = int(state.replay.size)
-    assert size == 2 * SMALL.envs * SMALL.steps
+    assert size == 2 * SMALL.data.envs * SMALL.data.steps
     rows = jax.tree.map(lambda x: x[:size], state.replay.data)
     parts, next_current = rows.extras[pirc.KNOWN]
     closed = lambda *at: physics_value.physics_parts(env.physics, task.num_signals, *at)  # noqa: E731
     for kept, anew in zip(parts, closed(rows.state, rows.executed), strict=True):
         np.testing.assert_allclose(kept, anew, rtol=1e-5, atol=1e-6)
     at_the_end = closed(rows.next_state, rows.executed)
-    np.testing.assert_allclose(next_current, at_the_end.here, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(next_current, at_the_end.current, rtol=1e-5, atol=1e-6)
     assert not np.allclose(next_current, parts.current, atol=1e-3)
 
 

@@ -17,7 +17,6 @@ from trident.envs.intersection.config import IntersectionConfig
 from trident.envs.intersection.dynamics import CRASHED, FINISHED
 from trident.envs.intersection.env import Intersection
 from trident.envs.intersection.roads import EXIT_TURN, LANE_OF, PATHS, lane_shapes, roads
-from trident.envs.intersection.smarts import map
 from trident.envs.intersection.smarts.bridge import BRAKE, DRAG, DRIVE, STEER, Readings, wheel_and_pedals
 from trident.envs.intersection.smarts.env import SmartsIntersection
 from trident.errors import TridentError

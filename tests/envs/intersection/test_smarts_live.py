@@ -13,7 +13,6 @@ import pytest
 import trident
 from trident import api
 from trident.envs.intersection.config import IntersectionConfig
-from trident.envs.intersection.smarts import map
 from trident.envs.intersection.smarts.env import SmartsIntersection, SmartsRoad
 from trident.report.progress import PlainProgress
 from trident.simulation import host

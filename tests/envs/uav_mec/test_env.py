@@ -12,7 +12,7 @@ from trident.envs.geometry import disc_to_square, square_to_disc
 from trident.envs.uav_mec import env
 from trident.envs.uav_mec.config import UavMecConfig, check, lattice
 from trident.envs.uav_mec.dynamics import flight_params, velocity_of
-from trident.envs.uav_mec.env import VARIANTS, UavMec
+from trident.envs.uav_mec.env import VARIANTS, UavMec, initial_state
 from trident.errors import TridentError
 from trident.types import HybridAction
 
@@ -194,7 +194,7 @@ def test_local_mode_does_not_read_the_ratio(default):
 def test_users_keep_their_spread_and_stay_inside():
     """The spring makes the spread round a hotspot stationary, far from the border."""
     c = UavMecConfig(area=6000.0, num_users=400, hotspot_share=1.0, hotspot_border=2900.0, hotspot_speed=0.0)
-    state = env.initial_state(c, jax.random.key(0))
+    state = initial_state(c, jax.random.key(0))
 
     def move(s, key):
         noise = jax.random.normal(key, (c.num_users, 2))
@@ -210,7 +210,7 @@ def test_users_keep_their_spread_and_stay_inside():
 @pytest.mark.parametrize("start", ["uniform", "depot", "grid", "covering"])
 def test_starts(start):
     env = UavMec(UavMecConfig(start=start))
-    init = jax.jit(jax.vmap(lambda key: env.initial_state(env.config, key)))
+    init = jax.jit(jax.vmap(lambda key: initial_state(env.config, key)))
     state = init(jax.random.split(jax.random.key(0), 20))
     assert (state.uav >= 0).all()
     assert (state.uav <= 600).all()

@@ -301,7 +301,7 @@ def _bulk_values(physics: Physics, spec: EnvSpec, state: Any, unit: Any) -> Iter
     ways = (physics, replace(physics, bulk=None))
     parts = _jit(lambda s: [physics_parts(way, 1 + spec.num_constraints, s, action) for way in ways])(state)
     got, right = _plain(parts)
-    for name, part in (("signals", "now"), ("nominal", "here"), ("predict", "later")):
+    for name, part in (("signals", "immediate"), ("nominal", "current"), ("predict", "next_step")):
         bulk, row = getattr(got, part), getattr(right, part)
         off = (np.abs(bulk - row) > 1e-3 * (1.0 + np.abs(row))).any(-1)
         if off.mean() > 0.1:

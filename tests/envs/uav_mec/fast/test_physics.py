@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from trident.algos.trident.config import Problem, TridentConfig
+from trident.algos.trident.config import TridentConfig
+from trident.algos.trident.problem import Problem
 from trident.envs.uav_mec.dynamics import backhaul_efficiency, distances, uplink_rate
 from trident.envs.uav_mec.env import UavMec, UavMecConfig
 from trident.envs.uav_mec.fast import association as links_of_rows
@@ -69,7 +70,7 @@ def test_says_the_same_as_row_by_row(name):
     loose = 2e-4 if config.flight == "course" else 2e-5  # a course is only nearly of length one
     for part, bulk, row in zip(got._fields, got, right, strict=True):
         np.testing.assert_allclose(bulk[sure], row[sure], rtol=loose, atol=loose, err_msg=part)
-    assert np.std(right.now, axis=0).min() > 1e-3  # there was something to tell
+    assert np.std(right.immediate, axis=0).min() > 1e-3  # there was something to tell
 
 
 def test_gradients_are_those_of_the_formulas():
@@ -98,9 +99,9 @@ def test_several_actions_in_one_state():
     array, action = seen(env, 4, 4)
     other = action._replace(mode=(action.mode + 1) % 3)
     both = jax.tree.map(lambda a, b: jnp.stack([a, b], axis=1), action, other)
-    got = jax.jit(lambda: physics_parts(env.physics, 3, array, both, here=True))()
+    got = jax.jit(lambda: physics_parts(env.physics, 3, array, both, current=True))()
     for k, one in enumerate((action, other)):
-        right = jax.jit(lambda one=one: physics_parts(env.physics, 3, array, one, here=True))()
+        right = jax.jit(lambda one=one: physics_parts(env.physics, 3, array, one, current=True))()
         for of_both, alone in zip(got, right, strict=True):
             np.testing.assert_allclose(of_both[:, k], alone, rtol=1e-5, atol=1e-5)
 

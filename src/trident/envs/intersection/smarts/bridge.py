@@ -22,7 +22,7 @@ from jaxtyping import Array, Bool, Float
 from trident.envs.intersection.config import ARMS, IntersectionConfig
 from trident.envs.intersection.dynamics import Traffic, arms, boxes, choose_lane, clearances, driven, pedals, steer
 from trident.envs.intersection.roads import locate, turned
-from trident.envs.intersection.smarts.map import middle
+from trident.envs.intersection.smarts.road_map import middle
 from trident.types import HybridAction
 
 DRIVE = 8.322

@@ -22,7 +22,7 @@ import numpy as np
 from trident.envs.intersection.config import IntersectionConfig
 from trident.envs.intersection.dynamics import DRIVING, Traffic, settle
 from trident.envs.intersection.env import Intersection, reward_and_costs
-from trident.envs.intersection.smarts import map
+from trident.envs.intersection.smarts import road_map
 from trident.envs.intersection.smarts.bridge import Readings, controls, entries, read
 from trident.errors import TridentError
 from trident.types import HybridAction, ScriptedPolicy, Shield, TimeStep
@@ -129,7 +129,7 @@ class SmartsRoad:
         self.config = config
         self._folder = tempfile.TemporaryDirectory(prefix="trident-smarts-")
         netconvert = os.path.join(sumo.SUMO_HOME, "bin", "netconvert")
-        folder = map.build(config, Path(self._folder.name), netconvert)
+        folder = road_map.build(config, Path(self._folder.name), netconvert)
         with warnings.catch_warnings():  # it forks a child that only looks through the map's text
             warnings.filterwarnings("ignore", message=r"os\.fork\(\)")
             self._scenario = Scenario(str(folder))
