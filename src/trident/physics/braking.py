@@ -43,21 +43,6 @@ def earliest_arrival(
     return jnp.maximum(rising, 0.0) + jnp.maximum(d - to_top, 0.0) / top
 
 
-def occupancy(
-    place: Float[Array, "*n"],
-    speed: Float[Array, "*n"],
-    enter: Float[Array, "*n"],
-    leave: Float[Array, "*n"],
-    accel: float,
-    top: float,
-) -> tuple[Float[Array, "*n"], Float[Array, "*n"]]:
-    """When a vehicle at `place` could first enter the stretch [enter, leave] of its path, and have left it."""
-    return (
-        earliest_arrival(enter - place, speed, accel, top),
-        earliest_arrival(leave - place, speed, accel, top),
-    )
-
-
 def time_gap(
     enter_a: Float[Array, "*n"], leave_a: Float[Array, "*n"], enter_b: Float[Array, "*n"], leave_b: Float[Array, "*n"]
 ) -> Float[Array, "*n"]:

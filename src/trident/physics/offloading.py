@@ -81,8 +81,3 @@ def parallel_latency(
 def compute_energy(gigacycles: Float[Array, "*shape"], speed: float, capacitance: float) -> Float[Array, "*shape"]:
     """kappa f^2 x cycles: dynamic CMOS energy in J; `capacitance` is kappa in SI units, `speed` f in GHz."""
     return capacitance * (speed * 1e9) ** 2 * 1e9 * gigacycles
-
-
-def transmit_energy(size: Float[Array, "*shape"], rate: Float[Array, "*shape"], power: float) -> Float[Array, "*shape"]:
-    """power (W) x size (Mbit) / rate (Mbit/s)."""
-    return power * size / rate

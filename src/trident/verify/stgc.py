@@ -28,7 +28,6 @@ PROBE = 0.25
 """Temperature at which the code is sampled: mild enough for a small variance, low enough for a bias."""
 SMALL = 3
 """Orders are read off this many smallest temperatures."""
-SOFT = ("gs", "stgc", "romberg")
 ESTIMATORS = ("gs", "st", "stgc-paper", "stgc", "romberg", "exact")
 POWERS = ("linear", "square", "cube")
 MODES = (3, 4, 5, 6, 7, 8)

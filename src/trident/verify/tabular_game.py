@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -38,11 +37,6 @@ class Values(NamedTuple):
     state: Float[Array, "S J"]
     action: Float[Array, "S A J"]  # Q
     visits: Float[Array, "S"]  # discounted, summing to 1 / (1 - gamma)
-
-
-def joint_policy(logits: Float[Array, "N S M"]) -> Float[Array, "S A"]:
-    pis = jax.nn.softmax(logits, axis=-1)
-    return mix(list(pis))
 
 
 def mix(pis: list[Float[Array, "S M"]]) -> Float[Array, "S A"]:

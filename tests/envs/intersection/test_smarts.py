@@ -12,11 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.lanes import read_lanes
 
 from trident.envs.intersection.config import IntersectionConfig
 from trident.envs.intersection.dynamics import CRASHED, FINISHED
 from trident.envs.intersection.env import Intersection
 from trident.envs.intersection.roads import EXIT_TURN, LANE_OF, PATHS, lane_shapes, roads
+from trident.envs.intersection.smarts import road_map
 from trident.envs.intersection.smarts.bridge import BRAKE, DRAG, DRIVE, STEER, Readings, wheel_and_pedals
 from trident.envs.intersection.smarts.env import SmartsIntersection
 from trident.errors import TridentError
@@ -106,7 +108,7 @@ def test_outcomes_are_those_smarts_had(played):
 def test_places_are_where_the_map_of_smarts_has_them(played, name):
     """SMARTS' own map projects every vehicle on its nearest lane; so do we, by closed form."""
     tape, _, states, _ = played[name]
-    inside, begin = roads(CONFIG).inside, map.middle(CONFIG) - CONFIG.half_box
+    inside, begin = roads(CONFIG).inside, road_map.middle(CONFIG) - CONFIG.half_box
     seen = 0
     for t, i in np.argwhere(tape["x"] != 0):
         lane = str(tape["lane"][t, i])
@@ -149,7 +151,7 @@ def test_neighbours_are_seen_where_smarts_has_them(played):
 
 
 def test_the_built_map_is_our_road():
-    lanes = map.read_lanes(DATA / "map.net.xml", CONFIG)
+    lanes = read_lanes(DATA / "map.net.xml", CONFIG)
     names = ("left", "straight-left-lane", "straight-right-lane", "right")
     ours = lane_shapes(CONFIG, spacing=0.25)
     checked = 0
@@ -175,7 +177,7 @@ def distances(points: np.ndarray, line: np.ndarray) -> np.ndarray:
 
 
 def test_the_map_comes_from_text_that_names_every_way():
-    text = map.network(CONFIG)
+    text = road_map.network(CONFIG)
     assert text["con"].count("<connection ") == 16
     assert text["edg"].count("<edge ") == 8
     assert 'radius="8.0"' in text["nod"], "28.8 m wide: two lanes each way and round corners"

@@ -9,6 +9,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from support.lanes import read_lanes
 
 import trident
 from trident import api
@@ -49,8 +50,8 @@ def test_the_map_it_builds_is_the_recorded_one(env):
     config = IntersectionConfig()
     road = env._road
     assert isinstance(road, SmartsRoad)
-    built = map.read_lanes(Path(road._folder.name) / "map.net.xml", config)
-    recorded = map.read_lanes(DATA / "map.net.xml", config)
+    built = read_lanes(Path(road._folder.name) / "map.net.xml", config)
+    recorded = read_lanes(DATA / "map.net.xml", config)
     assert built.keys() == recorded.keys()
     assert all(np.allclose(built[name], recorded[name], atol=0.011) for name in built)
 
