@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 
-.PHONY: help setup train test lint types imports pytest test-learning test-smarts lock clean
+.PHONY: help setup train test lint types imports pytest test-learning test-smarts docs lock clean
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -51,9 +51,21 @@ $(SMARTS)/.ready: requirements-smarts.lock pyproject.toml
 test-smarts: $(SMARTS)/.ready  ## the SMARTS adapter, live: an environment of its own (Python 3.11, 2.2 GB), minutes
 	$(SMARTS)/bin/python -m pytest -m smarts tests/envs/intersection/test_smarts_live.py
 
-lock:            ## renew requirements.lock and requirements-smarts.lock (needs uv)
+DOCS := .venv-docs
+
+$(DOCS)/.ready: requirements-docs.lock
+	@test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.lock
+	@touch $@
+
+docs: $(DOCS)/.ready  ## build the documentation into site/, which needs no network
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict --quiet
+	@echo "site/index.html; with search: $(PYTHON) -m http.server --directory site"
+
+lock:            ## renew requirements.lock, requirements-smarts.lock and requirements-docs.lock (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --group dev pyproject.toml -o requirements.lock
 	uv pip compile --quiet --python-version 3.11 --generate-hashes --no-header --no-annotate --extra smarts --group smarts pyproject.toml -o requirements-smarts.lock
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --group docs -o requirements-docs.lock
 
 clean:           ## remove the environment and caches (never runs/ or benchmarks/)
-	rm -rf $(VENV) $(SMARTS) .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(SMARTS) $(DOCS) site .ruff_cache .pytest_cache .hypothesis
