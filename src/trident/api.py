@@ -21,17 +21,15 @@ from trident.renamed import modern_result
 from trident.report import records as recording
 from trident.report.progress import Progress, progress_for
 from trident.report.tables import result_table
-from trident.simulation import host
-from trident.simulation.host import HostPolicy, Say
-from trident.simulation.rollout import Policy
+from trident.simulation.host import Say
 from trident.training import session
-from trident.training.episode import play, play_host
+from trident.training.backend import AnyPolicy, backend_of
 from trident.training.evaluation import assess_run
 from trident.training.fine_tune import check_fit
-from trident.training.loop import RunState, policy_of
+from trident.training.loop import RunState
 from trident.training.registry import ALGORITHMS
 from trident.training.settings import Settings, Setup, describe, make_setup, mode_names, read_run, setup_of
-from trident.types import AnyEnv, EnvSpec, HostEnv, HybridAction, View
+from trident.types import AnyEnv, EnvSpec, HybridAction, View
 
 RENDER_STREAM = 2**31 + 2
 """Folded into the base key: episodes that are shown were neither trained nor evaluated on."""
@@ -118,15 +116,13 @@ def _finish(outcome: session.Outcome, progress: Progress) -> Run:
     return run
 
 
-def scripted_policy(env: AnyEnv, name: str) -> Policy | HostPolicy:
-    if isinstance(env, HostEnv):
-        return host.scripted(name)
-    return lambda key, env_state, _: (env.scripted[name](key, env_state), {})
+def scripted_policy(env: AnyEnv, name: str) -> AnyPolicy:
+    return backend_of(env).scripted(env, name)
 
 
 def render(
     env: AnyEnv,
-    policy: Policy | HostPolicy,
+    policy: AnyPolicy,
     folder: Path,
     title: str,
     *,
@@ -145,8 +141,7 @@ def render(
 
     session.enable_compilation_cache()
     key = jax.random.fold_in(jax.random.key(seed), RENDER_STREAM)
-    on = play_host if isinstance(env, HostEnv) else play
-    episode = on(env, policy, key, steps, shielded)  # pyright: ignore[reportArgumentType] (the policy belongs to env)
+    episode = backend_of(env).play(env, policy, key, steps, shielded)
     spec, out = spec or env.spec, episode.steps
     folder.mkdir(parents=True, exist_ok=True)
     costs = {c.name: out.cost[:, k] for k, c in enumerate(spec.constraints)}
@@ -230,16 +225,14 @@ class Run:
             partial.rename(self.out / "result.json")
         return result
 
-    def policy(self, seed: int | None = None, deterministic: bool | None = None) -> Policy | HostPolicy:
-        """As a function of (key, env state, time step), for rollouts; outside JAX see `trident.host.HostPolicy`. Unless
-        told otherwise it is flown as its algorithm wants it (`Algorithm.sampled`)."""
+    def policy(self, seed: int | None = None, deterministic: bool | None = None) -> AnyPolicy:
+        """As a function of (key, env state, time step), for rollouts; outside JAX see
+        `trident.simulation.host.HostPolicy`. Unless told otherwise it is flown as its algorithm wants it
+        (`Algorithm.sampled`)."""
         row, env, algorithm = self._row(seed), self.setup.env, self.setup.algorithm
         deterministic = not algorithm.sampled if deterministic is None else deterministic
         state = jax.tree.map(lambda x: x[row], self.state.algo)
-        if not isinstance(env, HostEnv):
-            return policy_of(env, algorithm, state, deterministic)
-        scripted = algorithm.name in env.scripted
-        return host.scripted(algorithm.name) if scripted else host.learned(algorithm, deterministic)(state)
+        return backend_of(env).policy_of(env, algorithm, deterministic)(state)
 
     def render(self, folder: Path | None = None, steps: int | None = None, seed: int = 0) -> list[Path]:
         """A chart of one episode and, if the environment can be drawn, a video of it."""

@@ -18,7 +18,6 @@ import trident
 from trident.errors import TridentError
 from trident.report.progress import Silent
 from trident.simulation import host
-from trident.simulation import host_evaluate as host_eval
 from trident.simulation.evaluate import evaluate
 from trident.simulation.rollout import rollout, start
 from trident.training import session
@@ -96,7 +95,7 @@ def test_a_host_evaluation_is_that_of_jax(behind, learner, name):
         policy, mine = lambda k, s, _: (env.scripted["random"](k, s), {}), host.scripted("random")
     sums = jax.jit(lambda: evaluate(env, policy, key, 6, shielded=True))()
     assert len(set(np.asarray(sums["length"]).tolist())) > 1, "some episodes end early"
-    same(host_eval.evaluate(behind, mine, key, 6, shielded=True), jax.device_get(sums))
+    same(host.evaluate(behind, mine, key, 6, shielded=True), jax.device_get(sums))
 
 
 def test_training_through_the_host_is_training_in_jax(behind, tmp_path):

@@ -21,9 +21,9 @@ from jax.interpreters import partial_eval
 
 from trident.errors import TridentError
 from trident.fields import change, flatten
+from trident.training.backend import JAX, backend_of
 from trident.training.loop import program
 from trident.training.registry import ALGORITHMS, ENVS, default_config, make_algorithm, make_env, needs_shield
-from trident.types import HostEnv
 
 TINY = {
     "envs": 4, "steps": 6, "hidden": (8,), "critic_hidden": (8,), "reward_hidden": (8,), "cost_hidden": (8,),
@@ -99,7 +99,7 @@ def pairs(envs: tuple[str, ...] = (), algos: tuple[str, ...] = ()) -> Iterator[t
         if env == "smarts-intersection":
             continue
         made = make_env(env)
-        if not isinstance(made, HostEnv):
+        if backend_of(made) is JAX:
             yield from ((env, algo) for algo in algos or (*ALGORITHMS, *made.scripted))
 
 

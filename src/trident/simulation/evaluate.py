@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from trident.simulation.rollout import Policy
+from trident.simulation.step import Policy, act_and_step, measure
 from trident.types import Env, EnvSpec, Key
 
 
@@ -21,28 +21,18 @@ def evaluate(env: Env, policy: Policy, key: Key, episodes: int, shielded: bool =
     reset_key, run_key = jax.random.split(key)
     env_state, first = jax.vmap(env.reset)(jax.random.split(reset_key, episodes))
 
-    def advance(carry: Any, step_key: Any) -> Any:
+    def one(carry: Any, keys: Any) -> Any:
         env_state, last, running = carry
-        keys = jax.random.split(step_key, (episodes, 2))
-        action, _ = jax.vmap(policy)(keys[:, 0], env_state, last)
-        changed = jnp.zeros((episodes, env.spec.num_agents), bool)
-        if shielded and env.shield is not None:
-            action, changed = jax.vmap(env.shield)(env_state, action)
-        env_state, after = jax.vmap(env.step)(keys[:, 1], env_state, action)
-        step = {"length": jnp.ones(episodes), "reward": after.reward, "cost": after.cost}
-        step |= {"shielded": jnp.mean(changed, axis=-1, dtype=jnp.float32)}
-        step |= {f"metric/{k}": v for k, v in after.metrics.items()}
-        step = {k: jnp.where(_like(running, v), v, 0.0) for k, v in step.items()}
-        running = running & ~(after.terminated | after.truncated)
-        return (env_state, after, running), step
+        env_state, did = act_and_step(env, policy, keys[0], keys[1], env_state, last, shielded)
+        values = {name: jnp.where(running, value, 0.0) for name, value in measure(did).items()}
+        return (env_state, did.after, running & ~(did.after.terminated | did.after.truncated)), values
+
+    def advance(carry: Any, step_key: Any) -> Any:
+        return jax.vmap(one)(carry, jax.random.split(step_key, (episodes, 2)))
 
     start = (env_state, first, jnp.ones(episodes, bool))
     _, steps = jax.lax.scan(advance, start, jax.random.split(run_key, env.spec.horizon))
     return jax.tree.map(lambda x: jnp.sum(x, axis=0), steps)
-
-
-def _like(flag: Any, value: Any) -> Any:
-    return flag.reshape(flag.shape + (1,) * (value.ndim - 1))
 
 
 def summarise(spec: EnvSpec, sums: dict[str, Any]) -> dict[str, float]:

@@ -1,14 +1,14 @@
-"""Simulators outside JAX: a Python loop around them and a compiled policy, with the same records as `rollout`.
+"""Simulators outside JAX: rollouts, evaluation and single episodes as a Python loop around them and a compiled policy.
 
-Keys are drawn as `rollout` draws them: an episode's seed is a number made from the key that would reset a JAX
-environment. So a JAX environment behind a Python face, resetting from that number, plays the same episodes.
+Keys are drawn as in JAX: an episode's seed is a number made from the key that would reset a JAX environment. So a JAX
+environment behind a Python face, resetting from that number, plays the same episodes.
 """
 
 from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,9 +17,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from trident.envs.checks.shapes import timestep_shape
+from trident.envs.checks.shapes import timestep_faults
 from trident.errors import TridentError
+from trident.simulation.episode import Episode
 from trident.simulation.rollout import NEVER
+from trident.simulation.step import Step, measure, transition
 from trident.types import Algorithm, AlgoState, Env, EnvSpec, HostEnv, HybridAction, Key, TimeStep, Transition, View
 
 HostPolicy = Callable[[Key, Sequence[HostEnv], TimeStep], tuple[HybridAction, dict[str, Any]]]
@@ -29,8 +31,14 @@ TELL_EVERY = 10.0
 """Seconds without news after which a slow simulator says how far it is."""
 
 
+def policy_of(env: HostEnv, algorithm: Algorithm, deterministic: bool = False) -> Callable[[AlgoState], HostPolicy]:
+    """By an algorithm's name: one of the simulator's scripted policies, or a learned one."""
+    name = algorithm.name
+    return (lambda _: scripted(name)) if name in env.scripted else learned(algorithm, deterministic)
+
+
 def learned(algorithm: Algorithm, deterministic: bool = False) -> Callable[[AlgoState], HostPolicy]:
-    """An algorithm's policy; it is compiled once for all states and calls."""
+    """A policy as its state makes it; it is compiled once for all states and calls."""
 
     @jax.jit
     def act(state: AlgoState, view: View, keys: Key) -> Any:
@@ -50,6 +58,35 @@ def scripted(name: str) -> HostPolicy:
         return stack(as_numpy(actions)), {}
 
     return decide
+
+
+# --- one step of every simulator ------------------------------------------------------------------
+
+
+def act_and_step(envs: Sequence[HostEnv], policy: HostPolicy, keys: Key, last: TimeStep, shielded: bool) -> Step:
+    """As `step.act_and_step`, with everything [E, ...]; the simulators move on."""
+    action, extras = policy(keys, envs, last)
+    rows = [_shield_and_step(env, row(action, e), shielded) for e, env in enumerate(envs)]
+    executed, changed, after = stack(rows)
+    return Step(action, executed, changed, extras, after)
+
+
+def _shield_and_step(env: HostEnv, action: HybridAction, shielded: bool) -> tuple[HybridAction, np.ndarray, TimeStep]:
+    changed = np.zeros(env.spec.num_agents, bool)
+    if shielded and env.shield is not None:
+        action, changed = as_numpy(env.shield(env.env_state, action))
+    return action, changed, step(env, action)
+
+
+def reset(env: HostEnv, seed: int) -> TimeStep:
+    return conform(env.spec, "reset", env.reset(seed))
+
+
+def step(env: HostEnv, action: HybridAction) -> TimeStep:
+    return conform(env.spec, "step", env.step(action))
+
+
+# --- rollouts -------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -90,7 +127,7 @@ def rollout(
     policy: HostPolicy, key: Key, actors: HostActors, steps: int, shielded: bool = False, say: Say | None = None
 ) -> Transition:
     """Advance all simulators by `steps`; episodes that end are reset, their last observation is kept. [T, E, ...]"""
-    act_keys, seeds = _keys(key, steps, len(actors.envs))
+    act_keys, seeds = _rollout_keys(key, steps, len(actors.envs))
     seeds, told, records = np.asarray(seeds), time.monotonic(), []
     for t in range(steps):
         records.append(_step(policy, actors, act_keys[t], seeds[t], shielded))
@@ -103,47 +140,76 @@ def rollout(
 def _step(policy: HostPolicy, actors: HostActors, keys: Key, seeds: np.ndarray, shielded: bool) -> Transition:
     """One step of every simulator; `actors` moves on."""
     before, envs = actors.last, actors.envs
-    action, extras = policy(keys, envs, before)
-    executed = action
-    if shielded:
-        executed, changed = shield(envs, action)
-        extras = extras | {"shielded": changed}
-    after = stack([step(env, row(executed, e)) for e, env in enumerate(envs)])
-    actors.cut = actors.cut - 1
+    did = act_and_step(envs, policy, keys, before, shielded)
+    after, actors.cut = did.after, actors.cut - 1
     truncated = (after.truncated | (actors.cut <= 0)) & ~after.terminated
-    record = Transition(
-        before.obs, before.state, before.mode_mask, before.alive, action, executed,
-        after.reward, after.cost, after.margin, after.terminated, truncated,
-        after.obs, after.state, after.mode_mask, after.alive, after.metrics, extras, after.cost_attribution,
-    )  # fmt: skip
     ended = after.terminated | truncated
     if ended.any():
         fresh = [reset(env, int(seeds[e])) if ended[e] else row(after, e) for e, env in enumerate(envs)]
         after, actors.cut = stack(fresh), np.where(ended, NEVER, actors.cut)
     actors.last = after
-    return record
+    return transition(before, did, truncated, shielded)
 
 
-def shield(envs: Sequence[HostEnv], action: HybridAction) -> tuple[HybridAction, np.ndarray]:
-    """Every simulator's own shield: (executed actions, which were changed [E, N])."""
-    through = []
-    for e, env in enumerate(envs):
-        mine = row(action, e)
-        nothing = np.zeros(env.spec.num_agents, bool)
-        through.append((mine, nothing) if env.shield is None else as_numpy(env.shield(env.env_state, mine)))
-    return stack(through)
+@partial(jax.jit, static_argnums=(1, 2))
+def _rollout_keys(key: Key, steps: int, count: int) -> tuple[Key, Any]:
+    """Keys of the policy and seeds of the resets, [T, E] each."""
+    three = jax.vmap(jax.vmap(lambda k: jax.random.split(k, 3)))(jax.random.split(key, (steps, count)))
+    return three[..., 0], seeds_of(three[..., 2])
 
 
-# --- one simulator, in the contract's dtypes ------------------------------------------------------
+# --- whole episodes -------------------------------------------------------------------------------
 
 
-def reset(env: HostEnv, seed: int) -> TimeStep:
-    return conform(env.spec, "reset", env.reset(seed))
+def evaluate(
+    env: HostEnv, policy: HostPolicy, key: Key, episodes: int, shielded: bool = False, say: Say | None = None
+) -> dict[str, Any]:
+    """Sums over each episode, as `evaluate.evaluate` gives them, with the same keys; one after another."""
+    seeds, act_keys = _evaluation_keys(key, episodes, env.spec.horizon)
+    told, sums = time.monotonic(), []
+    for e, seed in enumerate(np.asarray(seeds)):
+        if say is not None and time.monotonic() - told > TELL_EVERY:
+            told = time.monotonic()
+            say(f"{env.spec.name}: {e} of {episodes} episodes")
+        steps = _episode(env, policy, reset(env, int(seed)), act_keys[:, e], shielded)
+        values = stack([as_numpy(measure(did)) for did in steps])
+        sums.append(jax.tree.map(lambda x: x.sum(axis=0, dtype=np.float32), values))
+    return stack(sums)
 
 
-def step(env: HostEnv, action: HybridAction) -> TimeStep:
-    return conform(env.spec, "step", env.step(action))
+@partial(jax.jit, static_argnums=(1, 2))
+def _evaluation_keys(key: Key, episodes: int, horizon: int) -> tuple[Any, Key]:
+    """Seeds of the resets [episodes] and keys of the policy [T, episodes]."""
+    reset_key, run_key = jax.random.split(key)
+    seeds = seeds_of(jax.random.split(reset_key, episodes))
+    steps = jax.random.split(run_key, horizon)
+    return seeds, jax.vmap(lambda k: jax.random.split(k, (episodes, 2))[:, 0])(steps)
 
+
+def play(env: HostEnv, policy: HostPolicy, key: Key, steps: int | None = None, shielded: bool = False) -> Episode:
+    """As `episode.play`, with the same keys."""
+    steps = env.spec.horizon if steps is None else min(steps, env.spec.horizon)
+    reset_key, run_key = jax.random.split(key)
+    first = reset(env, int(seeds_of(reset_key[None])[0]))
+    act_keys = jax.vmap(lambda k: jax.random.split(k)[0])(jax.random.split(run_key, steps))
+    states, rest = [env.env_state], []
+    for did in _episode(env, policy, first, act_keys, shielded):
+        states.append(env.env_state)
+        rest.append((did.executed, did.after, did.changed))
+    return Episode(stack(states), *stack(rest))
+
+
+def _episode(env: HostEnv, policy: HostPolicy, last: TimeStep, keys: Key, shielded: bool) -> Iterator[Step]:
+    """Steps of one simulator until its episode ends, or as many as there are keys."""
+    for t in range(len(keys)):
+        did = row(act_and_step([env], policy, keys[t : t + 1], stack([last]), shielded), 0)
+        yield did
+        last = did.after
+        if last.terminated or last.truncated:
+            return
+
+
+# --- arrays ---------------------------------------------------------------------------------------
 
 FLAGS = ("mode_mask", "alive", "terminated", "truncated")
 NUMBERS = ("obs", "state", "reward", "cost", "margin")
@@ -153,15 +219,12 @@ def conform(spec: EnvSpec, what: str, out: TimeStep) -> TimeStep:
     """NumPy arrays of the contract's dtypes, `cost_attribution` filled in; or a TridentError that says what does not
     fit."""
     if isinstance(out, TimeStep):
-        flags = {
-            name: np.asarray(getattr(out, name), bool) for name in ("mode_mask", "alive", "terminated", "truncated")
-        }
-        names = ("obs", "state", "reward", "cost", "margin")
-        numbers = {name: np.asarray(getattr(out, name), np.float32) for name in names}
+        flags = {name: np.asarray(getattr(out, name), bool) for name in FLAGS}
+        numbers = {name: np.asarray(getattr(out, name), np.float32) for name in NUMBERS}
         metrics = {name: np.asarray(value, np.float32) for name, value in out.metrics.items()}
         cost_attribution = None if out.cost_attribution is None else np.asarray(out.cost_attribution, bool)
         out = TimeStep(**flags, **numbers, metrics=metrics, cost_attribution=cost_attribution)  # pyright: ignore[reportArgumentType]
-    faults = list(timestep_shape(what, spec, out))
+    faults = list(timestep_faults(what, spec, out))
     if faults:
         raise TridentError(f"{spec.name}: {faults[0]}")
     if out.cost_attribution is None:  # every agent looks at every violation
@@ -201,10 +264,3 @@ def seeds_of(keys: Key) -> Any:
     """A whole number in [0, 2^31) from each key."""
     draw = lambda key: jax.random.bits(key, dtype=jnp.uint32) >> 1  # noqa: E731
     return jax.vmap(draw)(keys.reshape(-1)).reshape(keys.shape)
-
-
-@partial(jax.jit, static_argnums=(1, 2))
-def _keys(key: Key, steps: int, count: int) -> tuple[Key, Any]:
-    """Keys of the policy and seeds of the resets, [T, E] each."""
-    three = jax.vmap(jax.vmap(lambda k: jax.random.split(k, 3)))(jax.random.split(key, (steps, count)))
-    return three[..., 0], seeds_of(three[..., 2])

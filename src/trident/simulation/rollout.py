@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from trident.types import Env, EnvState, HybridAction, Key, TimeStep, Transition
+from trident.simulation.step import Policy, act_and_step, transition
+from trident.types import Env, EnvState, Key, TimeStep, Transition
 
-Policy = Callable[[Key, EnvState, TimeStep], tuple[HybridAction, dict[str, Any]]]
 NEVER = 2**30
 
 
@@ -47,24 +46,13 @@ def rollout(
 def _step(env: Env, policy: Policy, shielded: bool, actors: Actors, key: Key) -> tuple[Actors, Transition]:
     """One environment, one step."""
     act_key, env_key, reset_key = jax.random.split(key, 3)
-    before = actors.last
-    action, extras = policy(act_key, actors.env_state, before)
-    executed = action
-    if shielded and env.shield is not None:
-        executed, changed = env.shield(actors.env_state, action)
-        extras = extras | {"shielded": changed}
-    env_state, after = env.step(env_key, actors.env_state, executed)
-    cut = actors.cut - 1
+    env_state, did = act_and_step(env, policy, act_key, env_key, actors.env_state, actors.last, shielded)
+    after, cut = did.after, actors.cut - 1
     truncated = (after.truncated | (cut <= 0)) & ~after.terminated
-    record = Transition(
-        before.obs, before.state, before.mode_mask, before.alive, action, executed,
-        after.reward, after.cost, after.margin, after.terminated, truncated,
-        after.obs, after.state, after.mode_mask, after.alive, after.metrics, extras,
-        after.cost_attribution,
-    )  # fmt: skip
     ended = after.terminated | truncated
     fresh_state, fresh = env.reset(reset_key)
     env_state, last = jax.tree.map(
         lambda new, old: jnp.where(ended, new, old), (fresh_state, fresh), (env_state, after)
     )
+    record = transition(actors.last, did, truncated, shielded)
     return Actors(env_state, last, jnp.where(ended, NEVER, cut)), record

@@ -6,14 +6,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from trident.simulation import host
-from trident.simulation import host_evaluate as host_eval
-from trident.simulation.evaluate import evaluate, summarise
-from trident.training.loop import policy_of
+from trident.simulation.evaluate import summarise
+from trident.simulation.host import Say
+from trident.training.backend import PolicyOf, backend_of
 from trident.training.settings import Setup
-from trident.types import AlgoState, HostEnv
+from trident.types import AlgoState, Key
 
 STREAM = 2**31
 """Folded into the base key: no seed has this number, so evaluation episodes were never trained on."""
@@ -27,41 +25,25 @@ def evaluation_keys(setup: Setup) -> Any:
 
 
 def assess_learned(
-    setup: Setup, states: AlgoState, episodes: int, deterministic: bool = True, say: host.Say | None = None
+    setup: Setup, states: AlgoState, episodes: int, deterministic: bool = True, say: Say | None = None
 ) -> list[dict[str, float]]:
     """One summary per seed; `states` has a leading seed axis."""
-    env, algorithm, keys, shielded = setup.env, setup.algorithm, evaluation_keys(setup), setup.settings.shielded
-    if isinstance(env, HostEnv):
-        if algorithm.name in env.scripted:
-            policies = [host.scripted(algorithm.name)] * len(setup.seeds)
-        else:
-            with_state = host.learned(algorithm, deterministic)
-            policies = [with_state(host.row(states, i)) for i in range(len(setup.seeds))]
-        played = [host_eval.evaluate(env, p, k, episodes, shielded, say) for p, k in zip(policies, keys, strict=True)]
-        return _per_seed(setup, host.stack(played))
-
-    def one(state: AlgoState, key: Any) -> Any:
-        return evaluate(env, policy_of(env, algorithm, state, deterministic), key, episodes, shielded)
-
-    return _per_seed(setup, jax.device_get(jax.jit(jax.vmap(one))(states, keys)))
+    policy_of = backend_of(setup.env).policy_of(setup.env, setup.algorithm, deterministic)
+    return _assess(setup, policy_of, states, evaluation_keys(setup), episodes, say)
 
 
-def assess_scripted(setup: Setup, name: str, episodes: int, say: host.Say | None = None) -> list[dict[str, float]]:
+def assess_scripted(setup: Setup, name: str, episodes: int, say: Say | None = None) -> list[dict[str, float]]:
     # On the first seed's episodes only: a script has no seeds, and a planner can be heavy.
-    env, key, shielded = setup.env, evaluation_keys(setup)[0], setup.settings.shielded
-    if isinstance(env, HostEnv):
-        return [summarise(setup.spec, host_eval.evaluate(env, host.scripted(name), key, episodes, shielded, say))]
-    scripted = env.scripted[name]
-
-    def one(key: Any) -> Any:
-        return evaluate(env, lambda k, env_state, _: (scripted(k, env_state), {}), key, episodes, shielded)
-
-    return [summarise(setup.spec, jax.device_get(jax.jit(one)(key)))]
+    policy = backend_of(setup.env).scripted(setup.env, name)
+    return _assess(setup, lambda _: policy, (), evaluation_keys(setup)[:1], episodes, say)
 
 
-def _per_seed(setup: Setup, sums: dict[str, np.ndarray]) -> list[dict[str, float]]:
-    count = len(setup.seeds)
-    return [summarise(setup.spec, {k: v[i] for k, v in sums.items()}) for i in range(count)]
+def _assess(
+    setup: Setup, policy_of: PolicyOf, states: AlgoState, keys: Key, episodes: int, say: Say | None
+) -> list[dict[str, float]]:
+    env, shielded = setup.env, setup.settings.shielded
+    sums = backend_of(env).evaluate(env, policy_of, states, keys, episodes, shielded, say)
+    return [summarise(setup.spec, {k: v[i] for k, v in sums.items()}) for i in range(len(keys))]
 
 
 def assess_run(
@@ -71,7 +53,7 @@ def assess_run(
     episodes: int,
     deterministic: bool | None = None,
     references: bool = True,
-    say: host.Say | None = None,
+    say: Say | None = None,
 ) -> dict[str, Any]:
     """The content of result.json: summaries per policy and seed. A diverged seed is listed, not averaged. Unless told
     otherwise, policies are flown as their algorithm wants it (Algorithm.sampled)."""

@@ -11,12 +11,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from trident import replay as replays
+from trident.envs.checks.shapes import action_shape, timestep_shape
 from trident.simulation import host
-from trident.training.loop import CompiledRun, RunState, annotated, learning, round_keys, strip_weak_types
+from trident.training.loop import CompiledRun, RunState, example_of, first_state, learning, round_keys
 from trident.training.settings import Setup
 from trident.training.warm_start import check_warm_start, warm_start_keys
-from trident.types import Algorithm, EnvSpec, HostEnv, HybridAction, Key, Metrics, Transition, View
+from trident.types import AlgoState, Key, Metrics, Transition
 
 RESUMED_STREAM = 2**30
 """Folded into a seed's key with the round at which the episodes of a resumed run start."""
@@ -24,65 +24,31 @@ RESUMED_STREAM = 2**30
 
 def init_of(setup: Setup) -> Callable[[Key], RunState]:
     """The pure function of one seed: the first state, without environments."""
-    algorithm = setup.algorithm
-
-    def init(key: Key) -> RunState:
-        algo_key, _, run_key = jax.random.split(key, 3)
-        replay = None
-        if algorithm.plan.replay:
-            roll = lambda: annotated(algorithm, example_of(setup))  # noqa: E731
-            example = jax.eval_shape(lambda: replays.block_of(roll(), algorithm.plan.remember))
-            replay = replays.create(example, algorithm.plan.replay)
-        return strip_weak_types(RunState(algorithm.init(algo_key), None, replay, run_key, jnp.bool_(False)))
-
-    return init
+    return lambda key: first_state(setup.algorithm, key, None, lambda algo: _example(setup, algo))
 
 
-def example_of(setup: Setup) -> Transition:
+def _example(setup: Setup, algo: AlgoState) -> Transition:
     """A rollout of zeros [T, E, ...] with every array that a simulator's rollout has."""
     spec, algorithm = setup.spec, setup.algorithm
-    lead = (algorithm.plan.steps, algorithm.plan.envs)
-    zeros = lambda *shape, dtype=jnp.float32: jnp.zeros((*lead, *shape), dtype)  # noqa: E731
-    n, (_, modes, params) = spec.num_agents, spec.action.low.shape
-    obs, state, mask, alive = (
-        zeros(n, spec.obs_dim),
-        zeros(spec.state_dim),
-        zeros(n, modes, dtype=bool),
-        zeros(n, dtype=bool),
-    )
-    action = HybridAction(zeros(n, dtype=jnp.int32), zeros(n, params))
-    costs, flag = zeros(spec.num_constraints), zeros(dtype=bool)
-    extras = _extras(algorithm, spec, setup.env.scripted)
-    extras = jax.tree.map(lambda x: zeros(*x.shape, dtype=x.dtype), extras)
-    if setup.settings.shielded:
-        extras = extras | {"shielded": zeros(n, dtype=bool)}
-    metrics = {m.name: zeros() for m in spec.metrics}
-    cost_attribution = zeros(n, spec.num_constraints, dtype=bool)
-    return Transition(
-        obs, state, mask, alive, action, action, zeros(), costs, costs, flag, flag, obs, state, mask, alive,
-        metrics, extras, cost_attribution,
-    )  # fmt: skip
-
-
-def _extras(algorithm: Algorithm, spec: EnvSpec, scripted: Any) -> Any:
-    """Shapes of what the policy remembers of one step of one environment."""
-    if algorithm.name in scripted:
-        return {}
-    n, modes = spec.num_agents, spec.action.num_modes
-    view = View(jnp.zeros((n, spec.obs_dim)), jnp.ones((n, modes), bool), jnp.ones(n, bool))
-    return jax.eval_shape(lambda key: algorithm.act(algorithm.init(key), view, key, False)[1], jax.random.key(0))
+    envs, steps = algorithm.plan.envs, algorithm.plan.steps
+    zeros = lambda x: jnp.zeros((envs, *x.shape), x.dtype)  # noqa: E731
+    last, action = jax.tree.map(zeros, (timestep_shape(spec), action_shape(spec)))
+    extras = {}
+    if algorithm.name not in setup.env.scripted:
+        act = lambda view: algorithm.act(algo, view, jax.random.key(0), False)  # noqa: E731
+        action, extras = jax.vmap(act)(last.view)
+    return example_of(action, extras, last, steps, setup.settings.shielded)
 
 
 class Simulators:
     """E simulators for each seed."""
 
-    def __init__(self, setup: Setup, env: HostEnv, say: host.Say):
+    def __init__(self, setup: Setup, say: host.Say):
+        env: Any = setup.env
         self.setup, self.say = setup, say
         self.seeds, self.envs = len(setup.seeds), setup.algorithm.plan.envs
         self.all = host.replicate(env, self.seeds * self.envs)
-        name = setup.algorithm.name
-        play = host.scripted(name)
-        self.policy_of = (lambda _: play) if name in env.scripted else host.learned(setup.algorithm)
+        self.policy_of = host.policy_of(env, setup.algorithm)
         self.actors: list[host.HostActors] = []
 
     def start(self, keys: Key) -> None:
@@ -100,12 +66,12 @@ class Simulators:
             host.close(env)
 
 
-def build(setup: Setup, env: HostEnv, template: RunState, say: host.Say) -> CompiledRun:
-    """As `session.build`: what is learned from a round is compiled ahead, over all seeds."""
-    plan, simulators = setup.algorithm.plan, Simulators(setup, env, say)
+def build(setup: Setup, template: RunState, say: host.Say) -> CompiledRun:
+    """As `backend.build_jax`: what is learned from a round is compiled ahead, over all seeds."""
+    plan, simulators = setup.algorithm.plan, Simulators(setup, say)
     learn = learning(setup.algorithm, setup.rounds)
     step = jax.jit(jax.vmap(lambda s, data, i: learn(s, None, data, i), in_axes=(0, 0, None)), donate_argnums=0)
-    example = jax.eval_shape(lambda: jax.vmap(lambda _: example_of(setup))(jnp.arange(len(setup.seeds))))
+    example = jax.eval_shape(jax.vmap(lambda algo: _example(setup, algo)), template.algo)
     compiled = step.lower(template, example, jax.ShapeDtypeStruct((), jnp.int32)).compile()
 
     def begin(keys: Key) -> tuple[RunState, Metrics]:

@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 
 from trident import replay as replays
-from trident.simulation.rollout import Actors, Policy, rollout, start
-from trident.types import Algorithm, AlgoState, Data, Env, Key, Metrics, Transition
+from trident.simulation.rollout import Actors, rollout, start
+from trident.simulation.step import Policy, Step, scripted, transition
+from trident.types import Algorithm, AlgoState, Data, Env, HybridAction, Key, Metrics, TimeStep, Transition
 
 
 class RunState(NamedTuple):
@@ -43,8 +44,7 @@ class CompiledRun(NamedTuple):
 def policy_of(env: Env, algorithm: Algorithm, state: AlgoState, deterministic: bool = False) -> Policy:
     """A learned policy sees only its view; a scripted one belongs to its environment and sees the private state."""
     if algorithm.name in env.scripted:
-        scripted = env.scripted[algorithm.name]
-        return lambda key, env_state, _: (scripted(key, env_state), {})
+        return scripted(env, algorithm.name)
     return lambda key, _, step: algorithm.act(state, step.view, key, deterministic)
 
 
@@ -53,14 +53,14 @@ def program(env: Env, algorithm: Algorithm, total_rounds: int, shielded: bool = 
     plan, learn = algorithm.plan, learning(algorithm, total_rounds)
 
     def init(key: Key) -> RunState:
-        algo_key, env_key, run_key = jax.random.split(key, 3)
-        algo, actors = algorithm.init(algo_key), start(env, env_key, plan.envs)
-        replay = None
-        if plan.replay:
-            roll = lambda: annotated(algorithm, collect(algo, actors, key)[1])  # noqa: E731
-            example = jax.eval_shape(lambda: replays.block_of(roll(), plan.remember))
-            replay = replays.create(example, plan.replay)
-        return strip_weak_types(RunState(algo, actors, replay, run_key, jnp.bool_(False)))
+        actors = start(env, jax.random.split(key, 3)[1], plan.envs)
+
+        def example(algo: AlgoState) -> Transition:
+            keys = jax.random.split(key, plan.envs)
+            action, extras = jax.vmap(policy_of(env, algorithm, algo))(keys, actors.env_state, actors.last)
+            return example_of(action, extras, actors.last, plan.steps, shielded)
+
+        return first_state(algorithm, key, actors, example)
 
     def collect(algo: AlgoState, actors: Actors, key: Key) -> tuple[Actors, Transition]:
         return rollout(env, policy_of(env, algorithm, algo), key, actors, plan.steps, shielded)
@@ -72,6 +72,25 @@ def program(env: Env, algorithm: Algorithm, total_rounds: int, shielded: bool = 
         return learn(state, actors, data, index)
 
     return Program(init, round_)
+
+
+def first_state(
+    algorithm: Algorithm, key: Key, actors: Actors | None, example: Callable[[AlgoState], Transition]
+) -> RunState:
+    """One seed's state before its first round; `example` makes a rollout of the right shapes."""
+    algo_key, _, run_key = jax.random.split(key, 3)
+    plan, algo, replay = algorithm.plan, algorithm.init(algo_key), None
+    if plan.replay:
+        block = jax.eval_shape(lambda: replays.block_of(annotated(algorithm, example(algo)), plan.remember))
+        replay = replays.create(block, plan.replay)
+    return strip_weak_types(RunState(algo, actors, replay, run_key, jnp.bool_(False)))
+
+
+def example_of(action: HybridAction, extras: dict[str, Any], last: TimeStep, steps: int, shielded: bool) -> Transition:
+    """A rollout's shapes [T, E, ...] from a time step and a decision of E environments: nothing is played."""
+    did = Step(action, action, jnp.zeros(last.alive.shape, bool), extras, last)
+    one = transition(last, did, last.truncated, shielded)
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (steps, *x.shape)), one)
 
 
 def round_keys(state: RunState, index: Any) -> tuple[Key, Key]:

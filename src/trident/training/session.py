@@ -31,15 +31,15 @@ from trident.report import records as recording
 from trident.report.progress import Progress, Silent
 from trident.report.records import Record, RecordWriter
 from trident.report.tensorboard import Board
-from trident.simulation.host import reset
-from trident.training import checkpoint, host
+from trident.training import checkpoint
+from trident.training.backend import backend_of
 from trident.training.evaluation import empty_result
 from trident.training.fine_tune import check_sizes, check_start_from, tile_seeds
-from trident.training.loop import CompiledRun, Program, RunState, is_finite, program
+from trident.training.loop import CompiledRun, RunState, is_finite
 from trident.training.record import divergence, first_record, make_record, prepare_values
 from trident.training.settings import Setup, identity, read_run, setup_of, write_run
-from trident.training.warm_start import check_warm_start, warm_start
-from trident.types import AnyEnv, Env, HostEnv
+from trident.training.warm_start import check_warm_start
+from trident.types import AnyEnv
 
 
 class Outcome(NamedTuple):
@@ -56,8 +56,7 @@ def train(setup: Setup, out: Path, progress: Progress | None = None) -> Outcome:
     _check_empty(out)
     if setup.settings.warm_start is not None:
         check_warm_start(setup)  # says what is wrong before anything is written or compiled
-    if isinstance(setup.env, HostEnv):
-        reset(setup.env, 0)  # so does a simulator that cannot start
+    backend_of(setup.env).check(setup.env)  # so does a simulator that cannot start
     template = _template(setup)
     if setup.settings.start_from is not None:
         old, folder = check_start_from(setup)
@@ -136,33 +135,13 @@ def load_state(setup: Setup, out: Path) -> tuple[RunState, int, list[str]]:
 
 def _template(setup: Setup) -> RunState:
     """Shapes and dtypes of the state of all seeds."""
-    env = setup.env
-    init = host.init_of(setup) if isinstance(env, HostEnv) else _program(setup, env).init
-    return jax.eval_shape(jax.vmap(init), seed_keys(setup))
-
-
-def _program(setup: Setup, env: Env) -> Program:
-    return program(env, setup.algorithm, setup.rounds, setup.settings.shielded)
+    return jax.eval_shape(jax.vmap(backend_of(setup.env).init(setup)), seed_keys(setup))
 
 
 def build(setup: Setup, say: Callable[[str], None] | None = None) -> CompiledRun:
-    """Compile the round over all seeds. It is compiled ahead, so that a second compilation cannot happen."""
+    """Compile the round over all seeds."""
     enable_compilation_cache()
-    env, template = setup.env, _template(setup)
-    if isinstance(env, HostEnv):
-        return host.build(setup, env, template, say or Silent().say)
-    one = _program(setup, env)
-    step = jax.jit(jax.vmap(one.round, in_axes=(0, None)), donate_argnums=0)
-    compiled = step.lower(template, jax.ShapeDtypeStruct((), jnp.int32)).compile()
-
-    start = jax.jit(jax.vmap(one.init))
-    prepare = None if setup.settings.warm_start is None else jax.jit(jax.vmap(warm_start(setup, env)))
-
-    def init(keys: Any) -> tuple[RunState, dict[str, Any]]:
-        state = start(keys)
-        return (state, {}) if prepare is None else prepare(state, keys)
-
-    return CompiledRun(init, lambda state, index: compiled(state, jnp.int32(index)), template)
+    return backend_of(setup.env).build(setup, _template(setup), say or Silent().say)
 
 
 def enable_compilation_cache() -> None:
@@ -245,8 +224,8 @@ def _begin(
         found = checkpoint.restore(out / "checkpoints", machine.template, identity(setup))
         for note in found.notes:
             progress.say(note)
-        if isinstance(setup.env, HostEnv):
-            progress.say(f"{setup.spec.name} cannot be saved in mid-episode: its episodes start anew")
+        if note := backend_of(setup.env).resume_note:
+            progress.say(f"{setup.spec.name} {note}")
         kept = recording.truncate(path, found.round)
         last = kept[-1] if kept else first_record()
         if last["round"] != found.round:

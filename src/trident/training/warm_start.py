@@ -10,9 +10,10 @@ import jax
 from trident.errors import TridentError
 from trident.fields import check_name
 from trident.simulation.rollout import rollout, start
+from trident.simulation.step import scripted
 from trident.training.loop import RunState
 from trident.training.settings import Setup
-from trident.types import Env, Key, Metrics
+from trident.types import Key, Metrics
 
 STREAM = 2**31 + 1
 """Folded into a seed's key: apart from every round's stream."""
@@ -33,21 +34,18 @@ def warm_start_keys(key: Key) -> Key:
     return jax.random.split(jax.random.fold_in(key, STREAM), 3)
 
 
-def warm_start(setup: Setup, env: Env) -> Callable[[RunState, Key], tuple[RunState, Metrics]]:
+def warm_start(setup: Setup) -> Callable[[RunState, Key], tuple[RunState, Metrics]]:
     """The pure function of one seed: (fresh state, key of the seed) -> (prepared state, what `prepare` measured)."""
+    env: Any = setup.env
     algorithm, settings = setup.algorithm, setup.settings
     name, prepare = check_warm_start(setup)
-    scripted = env.scripted[name]
 
     def run(state: RunState, key: Key) -> tuple[RunState, Metrics]:
         env_key, roll_key, fit_key = warm_start_keys(key)
         steps = settings.warm_start_rounds * algorithm.plan.steps
         actors = start(env, env_key, algorithm.plan.envs)
-        _, data = rollout(env, _policy, roll_key, actors, steps, settings.shielded)
+        _, data = rollout(env, scripted(env, name), roll_key, actors, steps, settings.shielded)
         algo, metrics = prepare(state.algo, data, fit_key)
         return state._replace(algo=algo), metrics
-
-    def _policy(key: Key, env_state: Any, _: Any) -> Any:
-        return scripted(key, env_state), {}
 
     return run

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from trident.envs.checks.shapes import declaration_faults, describe, timestep_shape
+from trident.envs.checks.shapes import declaration_faults, describe, timestep_faults
 from trident.types import EnvSpec, HostEnv, HybridAction, TimeStep
 
 EPISODES = 2
@@ -46,7 +46,7 @@ def _episode(env: HostEnv, seed: int, steps: int) -> list[TimeStep] | str:
         name = "step" if t else "reset"
         if isinstance(out, TimeStep):
             out = jax.tree.map(_as_contract, out)
-        fault = next(timestep_shape(name, env.spec, out), None)
+        fault = next(timestep_faults(name, env.spec, out), None)
         if fault is not None:
             return fault
         found.append(out)

@@ -79,16 +79,16 @@ def _names(spec: EnvSpec) -> Iterator[str]:
 
 
 def shape_faults(env: Any) -> Iterator[str]:
-    spec, key, action = env.spec, jax.eval_shape(lambda: jax.random.key(0)), _action_shape(env.spec)
+    spec, key, action = env.spec, jax.eval_shape(lambda: jax.random.key(0)), action_shape(env.spec)
     state, out, fault = _trace("reset", env.reset, key)
     yield from fault
     if fault:
         return
-    yield from timestep_shape("reset", spec, out)
+    yield from timestep_faults("reset", spec, out)
     after, out, fault = _trace("step", env.step, key, state, action)
     yield from fault
     if not fault:
-        yield from timestep_shape("step", spec, out)
+        yield from timestep_faults("step", spec, out)
         if _signature(after) != _signature(state):
             yield (
                 f"step turns an env state of {_signature(state)} into {_signature(after)}; "
@@ -108,7 +108,7 @@ def shape_faults(env: Any) -> Iterator[str]:
 def _physics_shapes(env: Any) -> Iterator[str]:
     if env.physics is None:
         return
-    state, action = jax.ShapeDtypeStruct((env.spec.state_dim,), jnp.float32), _action_shape(env.spec)
+    state, action = jax.ShapeDtypeStruct((env.spec.state_dim,), jnp.float32), action_shape(env.spec)
     signals = jax.ShapeDtypeStruct((1 + env.spec.num_constraints,), jnp.float32)
     obs, modes = jax.ShapeDtypeStruct((env.spec.obs_dim,), jnp.float32), env.spec.action.low.shape[1:]
     base_policy = jax.eval_shape(lambda: BaseAction(jnp.zeros(modes[:1]), jnp.zeros(modes)))
@@ -140,38 +140,37 @@ def describe(error: Exception) -> str:
     return f"{type(error).__name__}: {[*str(error).strip().splitlines(), 'no message'][0]}"
 
 
-def _action_shape(spec: EnvSpec) -> HybridAction:
+def action_shape(spec: EnvSpec) -> HybridAction:
+    """Shapes and dtypes of a joint action, by the contract."""
     agents, _, params = spec.action.low.shape
     mode = jax.ShapeDtypeStruct((agents,), jnp.int32)
     return HybridAction(mode, jax.ShapeDtypeStruct((agents, params), jnp.float32))  # pyright: ignore
 
 
-def timestep_shape(name: str, spec: EnvSpec, out: Any) -> Iterator[str]:
+def timestep_shape(spec: EnvSpec) -> TimeStep:
+    """Shapes and dtypes of a time step, by the contract."""
+    agents, costs = spec.num_agents, spec.num_constraints
+    number = lambda *shape: jax.ShapeDtypeStruct(shape, jnp.float32)  # noqa: E731
+    flag = lambda *shape: jax.ShapeDtypeStruct(shape, bool)  # noqa: E731
+    return TimeStep(
+        obs=number(agents, spec.obs_dim), state=number(spec.state_dim), mode_mask=flag(agents, spec.action.num_modes),
+        alive=flag(agents), reward=number(), cost=number(costs), margin=number(costs), terminated=flag(),
+        truncated=flag(), metrics={m.name: number() for m in spec.metrics}, cost_attribution=flag(agents, costs),
+    )  # pyright: ignore[reportArgumentType]  # fmt: skip
+
+
+def timestep_faults(name: str, spec: EnvSpec, out: Any) -> Iterator[str]:
     if not isinstance(out, TimeStep):
         yield f"{name} must return (env state, TimeStep); the second is a {type(out).__name__}"
         return
-    agents, constraints = spec.num_agents, spec.num_constraints
-    scalar_float, scalar_bool = jax.ShapeDtypeStruct((), jnp.float32), jax.ShapeDtypeStruct((), bool)
-    expected = {
-        "obs": jax.ShapeDtypeStruct((agents, spec.obs_dim), jnp.float32),
-        "state": jax.ShapeDtypeStruct((spec.state_dim,), jnp.float32),
-        "mode_mask": jax.ShapeDtypeStruct((agents, spec.action.num_modes), bool),
-        "alive": jax.ShapeDtypeStruct((agents,), bool),
-        "reward": scalar_float,
-        "cost": jax.ShapeDtypeStruct((constraints,), jnp.float32),
-        "margin": jax.ShapeDtypeStruct((constraints,), jnp.float32),
-        "terminated": scalar_bool,
-        "truncated": scalar_bool,
-    }
-    if out.cost_attribution is not None:
-        expected["cost_attribution"] = jax.ShapeDtypeStruct((agents, constraints), bool)
-    for field, shape in expected.items():
-        yield from _compare(f"{name} returns {field}", getattr(out, field), shape)
+    for field, shape in timestep_shape(spec)._asdict().items():
+        if field != "metrics" and not (field == "cost_attribution" and out.cost_attribution is None):
+            yield from _compare(f"{name} returns {field}", getattr(out, field), shape)
     declared = {metric.name for metric in spec.metrics}
     if set(out.metrics) != declared:
         yield f"{name} returns metrics {sorted(out.metrics)}; spec.metrics declares {sorted(declared)}"
     for metric, value in out.metrics.items():
-        yield from _compare(f"{name} returns metric {metric!r}", value, scalar_float)
+        yield from _compare(f"{name} returns metric {metric!r}", value, jax.ShapeDtypeStruct((), jnp.float32))
 
 
 def _compare(what: str, found: Any, expected: Any) -> Iterator[str]:

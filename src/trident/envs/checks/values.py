@@ -67,11 +67,11 @@ def find_faults(env: Any, key: Key | None = None, steps: int = WALK, stochastic:
 
 def find_doubts(env: Any, key: Key | None = None, steps: int = WALK) -> list[str]:
     """What is probably a mistake but may be meant; nothing of this kind is asked of a simulator outside JAX."""
-    return [] if isinstance(env, HostEnv) else _examine(env, key, steps, None)[1]
+    return [] if _outside_jax(env) else _examine(env, key, steps, None)[1]
 
 
 def _examine(env: Any, key: Key | None, steps: int, stochastic: bool | None) -> tuple[list[str], list[str]]:
-    if isinstance(env, HostEnv):
+    if _outside_jax(env):
         return host.host_faults(env, min(steps, host.WALK)), []
     faults = list(declaration_faults(env))
     if faults:
@@ -91,6 +91,10 @@ def _examine(env: Any, key: Key | None, steps: int, stochastic: bool | None) -> 
     faults += _action_values(env, dice, walk)
     faults += _physics_values(env, dice, walk)
     return faults, list(_doubts(env.spec, walk))
+
+
+def _outside_jax(env: Any) -> bool:
+    return isinstance(env, HostEnv)
 
 
 def _name(env: Any) -> str:

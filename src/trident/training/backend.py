@@ -1,0 +1,109 @@
+"""Where an environment runs: in JAX, inside the compiled round, or in a simulator outside it. Asked here and once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from trident.simulation import host
+from trident.simulation.episode import Episode, play
+from trident.simulation.evaluate import evaluate
+from trident.simulation.host import HostPolicy, Say
+from trident.simulation.step import Policy, scripted
+from trident.training import host as host_training
+from trident.training.loop import CompiledRun, Program, RunState, policy_of, program
+from trident.training.settings import Setup
+from trident.training.warm_start import warm_start
+from trident.types import Algorithm, AlgoState, AnyEnv, Env, HostEnv, Key
+
+AnyPolicy = Policy | HostPolicy
+PolicyOf = Callable[[AlgoState], Any]
+
+
+class Backend(NamedTuple):
+    """What a run needs of either kind. Environments and policies are of that kind."""
+
+    check: Callable[[Any], Any]
+    """(environment) -> an error, if it cannot start, before anything is written or compiled"""
+    init: Callable[[Setup], Callable[[Key], RunState]]
+    """The pure function of one seed: its first state."""
+    build: Callable[[Setup, RunState, Say], CompiledRun]
+    """(setup, shapes of all seeds' state, what tells of slow simulators) -> compiled over all seeds"""
+    policy_of: Callable[[Any, Algorithm, bool], PolicyOf]
+    """(environment, algorithm, deterministic) -> learner's state -> policy"""
+    scripted: Callable[[Any, str], AnyPolicy]
+    evaluate: Callable[[Any, PolicyOf, AlgoState, Key, int, bool, Say | None], dict[str, Any]]
+    """(environment, policy of a state, states, keys, episodes, shielded, say) -> sums over episodes, one row per key"""
+    play: Callable[[Any, Any, Key, int | None, bool], Episode]
+    resume_note: str | None = None
+    """What to know of a run that goes on."""
+
+
+def backend_of(env: AnyEnv) -> Backend:
+    return HOST if isinstance(env, HostEnv) else JAX
+
+
+# --- in JAX ---------------------------------------------------------------------------------------
+
+
+def _program(setup: Setup) -> Program:
+    env: Any = setup.env
+    return program(env, setup.algorithm, setup.rounds, setup.settings.shielded)
+
+
+def build_jax(setup: Setup, template: RunState, say: Say) -> CompiledRun:
+    """The round is compiled ahead, so that a second compilation cannot happen."""
+    one = _program(setup)
+    step = jax.jit(jax.vmap(one.round, in_axes=(0, None)), donate_argnums=0)
+    compiled = step.lower(template, jax.ShapeDtypeStruct((), jnp.int32)).compile()
+
+    start = jax.jit(jax.vmap(one.init))
+    prepare = None if setup.settings.warm_start is None else jax.jit(jax.vmap(warm_start(setup)))
+
+    def init(keys: Key) -> tuple[RunState, dict[str, Any]]:
+        state = start(keys)
+        return (state, {}) if prepare is None else prepare(state, keys)
+
+    return CompiledRun(init, lambda state, index: compiled(state, jnp.int32(index)), template)
+
+
+def _evaluate_jax(
+    env: Env, policy: PolicyOf, states: AlgoState, keys: Key, episodes: int, shielded: bool, say: Say | None
+) -> dict[str, Any]:
+    one = lambda state, key: evaluate(env, policy(state), key, episodes, shielded)  # noqa: E731
+    return jax.device_get(jax.jit(jax.vmap(one))(states, keys))
+
+
+JAX = Backend(
+    check=lambda env: None,
+    init=lambda setup: _program(setup).init,
+    build=build_jax,
+    policy_of=lambda env, algorithm, deterministic: lambda state: policy_of(env, algorithm, state, deterministic),
+    scripted=scripted,
+    evaluate=_evaluate_jax,
+    play=play,
+)
+
+# --- in a simulator outside it --------------------------------------------------------------------
+
+
+def _evaluate_host(
+    env: HostEnv, policy: PolicyOf, states: AlgoState, keys: Key, episodes: int, shielded: bool, say: Say | None
+) -> dict[str, Any]:
+    each = (host.evaluate(env, policy(host.row(states, i)), key, episodes, shielded, say) for i, key in enumerate(keys))
+    return host.stack(list(each))
+
+
+HOST = Backend(
+    check=lambda env: host.reset(env, 0),
+    init=host_training.init_of,
+    build=host_training.build,
+    policy_of=host.policy_of,
+    scripted=lambda env, name: host.scripted(name),
+    evaluate=_evaluate_host,
+    play=host.play,
+    resume_note="cannot be saved in mid-episode: its episodes start anew",
+)
