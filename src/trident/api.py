@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -17,10 +16,10 @@ import numpy as np
 
 from trident.errors import TridentError
 from trident.fields import check_name
-from trident.renamed import modern_result
 from trident.report import records as recording
 from trident.report.progress import Progress, progress_for
 from trident.report.tables import result_table
+from trident.run_directory import FIGURES, RECORDS, RESULT, read_result, read_run, write_json
 from trident.simulation.host import Say
 from trident.training import session
 from trident.training.backend import AnyPolicy, backend_of
@@ -28,7 +27,7 @@ from trident.training.evaluation import assess_run
 from trident.training.fine_tune import check_fit
 from trident.training.loop import RunState
 from trident.training.registry import ALGORITHMS
-from trident.training.settings import Settings, Setup, describe, make_setup, mode_names, read_run, setup_of
+from trident.training.settings import Settings, Setup, describe, make_setup, mode_names, setup_of
 from trident.types import AnyEnv, EnvSpec, HybridAction, View
 
 RENDER_STREAM = 2**31 + 2
@@ -89,11 +88,6 @@ def load(run: str | Path, env: AnyEnv | None = None) -> Run:
     setup = setup_of(folder, env)
     state, rounds, notes = session.load_state(setup, folder)
     return Run(setup, folder, state, rounds, None, tuple(notes))
-
-
-def read_result(run: Path) -> dict[str, Any] | None:
-    path = run / "result.json"
-    return modern_result(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
 
 
 def default_folder(setup: Setup) -> Path:
@@ -181,7 +175,7 @@ class Run:
     @property
     def records(self) -> list[recording.Record]:
         """One record per round; see trident.report.records."""
-        return [r for r in recording.read(self.out / "records.jsonl") if r["round"] <= self.rounds]
+        return [r for r in recording.read(self.out / RECORDS) if r["round"] <= self.rounds]
 
     @property
     def diverged(self) -> dict[str, Any]:
@@ -220,9 +214,7 @@ class Run:
         session.enable_compilation_cache()
         result = assess_run(self.setup, self.state.algo, self.diverged, episodes, deterministic, references, say)
         if write:
-            partial = self.out / "result.json.partial"
-            partial.write_text(json.dumps(recording.plain(result), indent=1) + "\n", encoding="utf-8")
-            partial.rename(self.out / "result.json")
+            write_json(self.out / RESULT, recording.plain(result))
         return result
 
     def policy(self, seed: int | None = None, deterministic: bool | None = None) -> AnyPolicy:
@@ -237,7 +229,7 @@ class Run:
     def render(self, folder: Path | None = None, steps: int | None = None, seed: int = 0) -> list[Path]:
         """A chart of one episode and, if the environment can be drawn, a video of it."""
         env, spec, algorithm, settings = self.setup
-        title, folder = f"{algorithm.name} on {spec.name}", folder or self.out / "figures"
+        title, folder = f"{algorithm.name} on {spec.name}", folder or self.out / FIGURES
         shielded = settings.shielded
         return render(env, self.policy(), folder, title, steps=steps, seed=seed, shielded=shielded, spec=spec)
 

@@ -223,3 +223,53 @@ def test_a_crash_at_any_moment_leaves_the_old_checkpoint_or_the_new_one(tmp_path
     assert found.notes == []
     assert found.round == (2 if call == 6 else 1)
     assert same(found.tree, tree(float(found.round)))
+
+
+def test_files_that_saving_did_not_make_are_left_alone(tmp_path):
+    """Regression: one's own best.npz in the folder was swept up."""
+    mine = {"best.npz": b"mine", "notes.partial": b"mine too", "1.npz": b"and this"}
+    for name, content in mine.items():
+        (tmp_path / name).write_bytes(content)
+    checkpoint.save(tmp_path, tree(), 1, IDENTITY)
+    assert {name: (tmp_path / name).read_bytes() for name in mine} == mine
+
+
+def test_a_folder_that_is_a_link_is_refused(tmp_path):
+    """Regression: going on with somebody's run swept up files where its link led."""
+    there, link = tmp_path / "there", tmp_path / "checkpoints"
+    checkpoint.save(there, tree(), 1, IDENTITY)
+    (there / "00000007.npz").write_bytes(b"not of this run")
+    link.symlink_to(there)
+    for act in (lambda: checkpoint.save(link, tree(), 2, IDENTITY), lambda: restore(link)):
+        with pytest.raises(TridentError, match="is a symbolic link: put the folder itself in its place"):
+            act()
+    assert (there / "00000007.npz").exists()
+
+
+def test_a_partial_file_that_is_a_link_is_not_followed(tmp_path):
+    mine = tmp_path / "mine"
+    mine.write_bytes(b"mine")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "00000001.npz.partial").symlink_to(mine)
+    checkpoint.save(tmp_path / "run", tree(), 1, IDENTITY)
+    assert mine.read_bytes() == b"mine"
+    assert same(restore(tmp_path / "run").tree, tree())
+
+
+def test_an_older_checkpoint_under_a_newer_name_is_passed_over(tmp_path):
+    """Regression: it was taken for the newer one."""
+    checkpoint.save(tmp_path, tree(1.0), 1, IDENTITY)
+    for kind in ("npz", "json"):
+        (tmp_path / f"00000002.{kind}").write_bytes((tmp_path / f"00000001.{kind}").read_bytes())
+    found = restore(tmp_path)
+    assert found.round == 1
+    assert found.notes == ["the checkpoint of round 2 is corrupt (its manifest is of round 1); took the one before it"]
+
+
+def test_what_may_be_missing_comes_back_as_zeros(tmp_path):
+    checkpoint.save(tmp_path, tree(), 1, IDENTITY)
+    whole = tree() | {"more": jnp.ones(3)}
+    found = checkpoint.restore(tmp_path, whole, IDENTITY, optional=("['more']",))
+    assert same(found.tree, tree() | {"more": jnp.zeros(3)})
+    with pytest.raises(TridentError, match=r"it has no \['more'\]"):
+        checkpoint.restore(tmp_path, whole, IDENTITY, optional=("['other']",))

@@ -23,9 +23,10 @@ from support import tiny
 from trident.errors import TridentError
 from trident.report import records as recording
 from trident.report.progress import Silent
+from trident.run_directory import alone, read_run
 from trident.training import checkpoint, session
 from trident.training.loop import RunState
-from trident.training.settings import Settings, Setup, make_setup, read_run, setup_of
+from trident.training.settings import Settings, Setup, make_setup, setup_of
 
 REAL_BUILD = session.build
 EPISODES, ROUNDS = 20, 10  # 20 episodes x 8 steps / (4 environments x 4 steps)
@@ -127,7 +128,7 @@ def test_run_json_tells_everything(whole):
     assert run["config"]["lr"] == 0.1
     assert run["settings"]["seeds"] == [0, 1]
     assert run["versions"]["jax"] == jax.__version__
-    assert run["host"]["cores"] == os.cpu_count()
+    assert run["host"]["cores"] == run["identity"]["cores"] == len(os.sched_getaffinity(0))
     again = setup_of(whole.out)
     assert again.algorithm.config == whole.setup.algorithm.config
     assert again.settings.seed_list == whole.setup.seeds
@@ -170,10 +171,11 @@ def test_a_signal_while_compiling_stops_before_any_round_and_loses_nothing(whole
 def test_kill_9_until_done_ends_as_if_nothing_had_happened(whole, tmp_path):
     """Killed while writing the first payload, then while writing a later manifest; then left alone.
 
-    Every round syncs its records, the payload, its directory, the manifest, its directory: five calls.
+    Every file that is written whole takes two calls: itself and its directory. A new run writes run.json, any run its
+    records anew, and every round syncs its records and writes the payload and the manifest.
     """
     out, never = tmp_path / "run", 10**6
-    for die, codes in ((2, -signal.SIGKILL), (24, -signal.SIGKILL), (never, 0)):
+    for die, codes in ((4 + 2, -signal.SIGKILL), (2 + 4 * 5 + 4, -signal.SIGKILL), (never, 0)):
         command = [sys.executable, tiny.__file__, "session", str(out), str(die)]
         child = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         assert child.returncode == codes, child.stderr
@@ -281,7 +283,7 @@ def test_one_run_is_written_by_one_process_at_a_time(copy, tmp_path):
     assert session.resume(copy, progress=Watch(5, again)).rounds == ROUNDS
     assert len(errors) == 1
     assert "\n" not in errors[0]
-    with session._alone(tmp_path / "new", make=True), pytest.raises(TridentError, match="in use"):
+    with alone(tmp_path / "new", make=True), pytest.raises(TridentError, match="in use"):
         session.train(setup(), tmp_path / "new")
     assert session.train(setup(), tmp_path / "new").rounds == ROUNDS
 

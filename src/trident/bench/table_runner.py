@@ -24,8 +24,9 @@ from typing import Any, NamedTuple
 
 from trident.bench.paper import Campaign
 from trident.errors import TridentError
-from trident.report.compare import has_ended, read_json
+from trident.report.compare import has_ended
 from trident.report.records import read
+from trident.run_directory import CHECKPOINTS, FIGURES, RECORDS, TENSORBOARD, is_run, read_result, read_run
 from trident.training.registry import ALGORITHMS, make_env
 from trident.training.settings import Settings, make_setup
 
@@ -98,16 +99,16 @@ itself: between fork and exec is no place for Python in a process that has threa
 def command_of(job: Job) -> list[str]:
     """Start a run, or go on with it."""
     python = [sys.executable, "-c", LAUNCH, str(os.getpid()), "trident"]
-    if (job.folder / "run.json").is_file():
+    if is_run(job.folder):
         return [*python, "resume", str(job.folder)]
     budget = ["--episodes", str(job.episodes), "--seeds", str(job.seeds)]
     return [*python, "train", job.env, "--algo", job.method, *budget, "--no-video", "--out", str(job.folder)]
 
 
 def is_done(job: Job) -> bool:
-    if not (job.folder / "run.json").is_file():
+    if not is_run(job.folder):
         return False
-    run = read_json(job.folder / "run.json")
+    run = read_run(job.folder)
     if (run["env"], run["algo"]) != (job.env, job.method):
         raise TridentError(f"{job.folder} has a run of {run['algo']} on {run['env']}: choose another --out")
     settings = run["settings"]
@@ -117,13 +118,8 @@ def is_done(job: Job) -> bool:
             f"{job.folder} has a run of {settings['episodes']} episodes and {had} seeds, not of {job.episodes} and "
             f"{job.seeds}: ask for the same, or choose another --out"
         )
-    result = _result(job)
-    return result is not None and has_ended(run, result, read(job.folder / "records.jsonl"))
-
-
-def _result(job: Job) -> dict[str, Any] | None:
-    path = job.folder / "result.json"
-    return read_json(path) if path.is_file() else None
+    result = read_result(job.folder)
+    return result is not None and has_ended(run, result, read(job.folder / RECORDS))
 
 
 SETTINGS = ("seed", "limit", "warm_start", "start_from", "shielded")
@@ -132,8 +128,7 @@ SETTINGS = ("seed", "limit", "warm_start", "start_from", "shielded")
 
 def differences(job: Job) -> list[str]:
     """How a run on record differs from what a new one would be: its environment, its settings, its config."""
-    path = job.folder / "run.json"
-    run = read_json(path) if path.is_file() else {}
+    run = read_run(job.folder) if is_run(job.folder) else {}
     if "config" not in run:
         return []
     setup = make_setup(job.env, job.method, Settings(episodes=job.episodes, seeds=job.seeds))
@@ -208,7 +203,7 @@ def name_of(job: Job) -> str:
 
 
 def _losses(job: Job) -> str:
-    result = _result(job)
+    result = read_result(job.folder)
     if not result or not result["diverged"]:
         return ""
     lost = f"{len(result['diverged'])} of {job.seeds} seeds DIVERGED"
@@ -218,9 +213,9 @@ def _losses(job: Job) -> str:
 def _outcome(code: int, job: Job) -> str:
     """'' when the run has come to its end, else the last line it said. Of a run that went well only its records are
     kept; the checkpoints of one that diverged are what its cause can be found from."""
-    result = _result(job)
+    result = read_result(job.folder)
     if result is not None and (code == 0 or not result["seeds"]):
-        extras = ("figures", "tensorboard") if result["diverged"] else ("checkpoints", "figures", "tensorboard")
+        extras = (FIGURES, TENSORBOARD) if result["diverged"] else (CHECKPOINTS, FIGURES, TENSORBOARD)
         for extra in extras:
             shutil.rmtree(job.folder / extra, ignore_errors=True)
         job.log.unlink()

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from trident.errors import TridentError
-from trident.renamed import modern_result, modern_run
 from trident.report.records import Record, is_trained, read, series
 from trident.report.stats import Estimate, bootstrap
 from trident.report.tables import markdown, number, plain
+from trident.run_directory import RECORDS, RESULT, read_result, read_run
 
 PERCENT = {"ev": "E.V. %", "cv": "C.V. %"}
 """Metrics that are rates, shown in percent; their sum is the total violation."""
@@ -24,12 +23,9 @@ def load_runs(folders: list[Path]) -> list[tuple[dict[str, Any], dict[str, Any],
         raise TridentError("name at least one run directory")
     loaded = []
     for folder in folders:
-        if not (folder / "run.json").is_file():
-            raise TridentError(f"{folder} is not a run directory: it has no run.json")
-        if not (folder / "result.json").is_file():
-            raise TridentError(f"{folder} has no result.json: finish it with `trident resume {folder}`")
-        run, result = (read_json(folder / name) for name in ("run.json", "result.json"))
-        records = read(folder / "records.jsonl")
+        run, result, records = read_run(folder), read_result(folder), read(folder / RECORDS)
+        if result is None:
+            raise TridentError(f"{folder} has no {RESULT}: finish it with `trident resume {folder}`")
         if records and not has_ended(run, result, records):
             raise TridentError(f"{folder} is not finished: `trident resume {folder}` goes on with it")
         loaded.append((run, result, [r for r in records if r["round"] > 0]))
@@ -42,14 +38,6 @@ def load_runs(folders: list[Path]) -> list[tuple[dict[str, Any], dict[str, Any],
 def has_ended(run: dict[str, Any], result: dict[str, Any], records: list[Record]) -> bool:
     """Whether the records go on to the run's planned end, or to where the last of its seeds diverged."""
     return is_trained(run, records) or bool(result.get("diverged") and not result["seeds"])
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise TridentError(f"{path} is damaged: it is not JSON") from error
-    return modern_run(content) if path.name == "run.json" else modern_result(content)
 
 
 def compare_table(folders: list[Path], style: str = "markdown") -> str:

@@ -6,7 +6,6 @@ above a limit is shaded.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,10 +19,9 @@ from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.ticker import EngFormatter
 
-from trident.errors import TridentError
-from trident.renamed import modern_run
 from trident.report.compare import PERCENT
 from trident.report.records import Record, names, read, series
+from trident.run_directory import FIGURES, RECORDS, read_run
 
 COLOURS = ("#3B6FB6", "#E19C2B", "#2E8B74", "#7A5BA8", "#5C6B73", "#D1495B", "#8C6A4F", "#7A9E3A")
 LIMIT = "#B22234"
@@ -68,13 +66,11 @@ DIAGNOSTICS: dict[str, tuple[str, ...]] = {
 
 def draw_figures(out: Path) -> list[Path]:
     """Every figure the records of a run directory have data for; returns the files written."""
-    if not (out / "run.json").is_file():
-        raise TridentError(f"{out} is not a run directory: it has no run.json")
-    run = modern_run(json.loads((out / "run.json").read_text(encoding="utf-8")))
-    records = [r for r in read(out / "records.jsonl") if r["round"] > 0]
+    run = read_run(out)
+    records = [r for r in read(out / RECORDS) if r["round"] > 0]
     if not records:
         return []
-    folder = out / "figures"
+    folder = out / FIGURES
     folder.mkdir(exist_ok=True)
     title = f"{run['algo']} on {run['env']}"
     figures = {

@@ -13,6 +13,7 @@ from typing import Any
 from trident.errors import TridentError
 from trident.report.compare import load_runs
 from trident.report.records import Record, plain, read
+from trident.run_directory import RECORDS, RESULT, RUN, write_json, write_text
 
 SAME = ("env", "env_version", "algo", "config", "commit")
 EVALUATED = ("episodes", "deterministic", "shielded")
@@ -42,12 +43,12 @@ def pool(folders: list[Path], out: Path, commits: bool = False) -> None:
         raise TridentError(f"a seed occurs twice among {seeds}")
     if out.exists():
         raise TridentError(f"{out} exists already")
-    rounds = _rounds([read(folder / "records.jsonl") for folder in folders])
+    rounds = _rounds([read(folder / RECORDS) for folder in folders])
     out.mkdir(parents=True)
-    _write(out / "run.json", first | {"settings": first["settings"] | {"seeds": seeds}})
-    _write(out / "result.json", _results([result for _, result, _ in runs], first["algo"]))
+    write_json(out / RUN, first | {"settings": first["settings"] | {"seeds": seeds}})
+    write_json(out / RESULT, _results([result for _, result, _ in runs], first["algo"]))
     lines = (json.dumps(plain(_together(rows)), allow_nan=False) for rows in rounds)
-    (out / "records.jsonl").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    write_text(out / RECORDS, "".join(line + "\n" for line in lines))
 
 
 def _of_one_commit(runs: list[Any]) -> list[Any]:
@@ -84,7 +85,3 @@ def _together(rows: tuple[Record, ...]) -> Record:
         "diverged": {seed: why for row in rows for seed, why in row["diverged"].items()},
         "values": {name: [x for row in rows for x in row["values"][name]] for name in names},
     }
-
-
-def _write(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -18,6 +18,7 @@ import numpy as np
 
 from trident.errors import TridentError
 from trident.renamed import modern_record
+from trident.run_directory import write_text
 
 Record = dict[str, Any]
 
@@ -81,12 +82,7 @@ def truncate(path: Path, last_round: int) -> list[Record]:
     """Drop the records after `last_round`, atomically; returns those that stay."""
     kept = [r for r in read(path) if r["round"] <= last_round]
     text = "".join(json.dumps(r, allow_nan=False) + "\n" for r in kept)
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.rename(path)
+    write_text(path, text)
     return kept
 
 

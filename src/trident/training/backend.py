@@ -35,8 +35,10 @@ class Backend(NamedTuple):
     policy_of: Callable[[Any, Algorithm, bool], PolicyOf]
     """(environment, algorithm, deterministic) -> learner's state -> policy"""
     scripted: Callable[[Any, str], AnyPolicy]
-    evaluate: Callable[[Any, PolicyOf, AlgoState, Key, int, bool, Say | None], dict[str, Any]]
-    """(environment, policy of a state, states, keys, episodes, shielded, say) -> sums over episodes, one row per key"""
+    evaluate: Callable[[Any, Any, Key, int, bool, Say | None], dict[str, Any]]
+    """(environment, policy, key, episodes, shielded, say) -> sums over each episode"""
+    evaluate_seeds: Callable[[Any, PolicyOf, AlgoState, Key, int, bool, Say | None], dict[str, Any]]
+    """The same for the policy of each seed's state, with a key each: one row per seed."""
     play: Callable[[Any, Any, Key, int | None, bool], Episode]
     resume_note: str | None = None
     """What to know of a run that goes on."""
@@ -70,10 +72,14 @@ def build_jax(setup: Setup, template: RunState, say: Say) -> CompiledRun:
     return CompiledRun(init, lambda state, index: compiled(state, jnp.int32(index)), template)
 
 
-def _evaluate_jax(
-    env: Env, policy: PolicyOf, states: AlgoState, keys: Key, episodes: int, shielded: bool, say: Say | None
+def _evaluate_jax(env: Env, policy: Policy, key: Key, episodes: int, shielded: bool, say: Say | None) -> dict[str, Any]:
+    return jax.device_get(jax.jit(lambda key: evaluate(env, policy, key, episodes, shielded))(key))
+
+
+def _evaluate_seeds_jax(
+    env: Env, policy_of: PolicyOf, states: AlgoState, keys: Key, episodes: int, shielded: bool, say: Say | None
 ) -> dict[str, Any]:
-    one = lambda state, key: evaluate(env, policy(state), key, episodes, shielded)  # noqa: E731
+    one = lambda state, key: evaluate(env, policy_of(state), key, episodes, shielded)  # noqa: E731
     return jax.device_get(jax.jit(jax.vmap(one))(states, keys))
 
 
@@ -84,17 +90,19 @@ JAX = Backend(
     policy_of=lambda env, algorithm, deterministic: lambda state: policy_of(env, algorithm, state, deterministic),
     scripted=scripted,
     evaluate=_evaluate_jax,
+    evaluate_seeds=_evaluate_seeds_jax,
     play=play,
 )
 
 # --- in a simulator outside it --------------------------------------------------------------------
 
 
-def _evaluate_host(
-    env: HostEnv, policy: PolicyOf, states: AlgoState, keys: Key, episodes: int, shielded: bool, say: Say | None
+def _evaluate_seeds_host(
+    env: HostEnv, policy_of: PolicyOf, states: AlgoState, keys: Key, episodes: int, shielded: bool, say: Say | None
 ) -> dict[str, Any]:
-    each = (host.evaluate(env, policy(host.row(states, i)), key, episodes, shielded, say) for i, key in enumerate(keys))
-    return host.stack(list(each))
+    policies = [policy_of(host.row(states, i)) for i in range(len(keys))]
+    each = zip(policies, keys, strict=True)
+    return host.stack([host.evaluate(env, policy, key, episodes, shielded, say) for policy, key in each])
 
 
 HOST = Backend(
@@ -103,7 +111,8 @@ HOST = Backend(
     build=host_training.build,
     policy_of=host.policy_of,
     scripted=lambda env, name: host.scripted(name),
-    evaluate=_evaluate_host,
+    evaluate=host.evaluate,
+    evaluate_seeds=_evaluate_seeds_host,
     play=host.play,
     resume_note="cannot be saved in mid-episode: its episodes start anew",
 )

@@ -1,6 +1,6 @@
 """Checkpoints: any pytree of arrays as an .npz payload beside a JSON manifest, never pickled.
 
-A checkpoint is `<round>.npz` + `<round>.json`. Both are written to a temporary name, synced and renamed, the
+A checkpoint is `<round>.npz` + `<round>.json`. Both are written whole or not at all (`run_directory.write`), the
 manifest last: a crash at any moment leaves the older checkpoints untouched and at most some rubbish to sweep up.
 The manifest says what the arrays are (tree paths, dtypes, shapes, sha256) and whose they are (the run's identity).
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -21,9 +20,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from trident.errors import TridentError
+from trident.run_directory import PARTIAL, write
 
 FORMAT = 1
 KEPT = 2
+NAME = re.compile(r"(\d{8})\.(npz|json)")
 
 
 class Restored(NamedTuple):
@@ -38,25 +39,26 @@ class Corrupt(Exception):
     """This one checkpoint cannot be read; an older one may."""
 
 
-def save(folder: Path, tree: Any, round_: int, identity: Mapping[str, Any]) -> Path:
-    """Write one checkpoint atomically and drop all but the newest two. Returns the manifest's path."""
+def save(folder: Path, tree: Any, round_: int, identity: Mapping[str, Any], kept: int = KEPT) -> Path:
+    """Write one checkpoint atomically and drop all but the newest ones. Returns the manifest's path."""
+    _check_folder(folder)
     leaves = [_describe(path, leaf) for path, leaf in _leaves(tree)]
     manifest = {"format": FORMAT, "round": round_, "identity": dict(identity)}
     manifest["leaves"] = [description for description, _ in leaves]
     payload, note = folder / f"{round_:08d}.npz", folder / f"{round_:08d}.json"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        manifest["sha256"] = _write(payload, lambda file: _write_arrays(file, [array for _, array in leaves]))
-        text = json.dumps(manifest, indent=1).encode()
-        _write(note, lambda file: file.write(text))
+        write(payload, lambda file: _write_arrays(file, [array for _, array in leaves]))
+        text = json.dumps(manifest | {"sha256": _sha256(payload)}, indent=1).encode()
+        write(note, lambda file: file.write(text))
     except OSError as error:
         _sweep(folder)
         older = [r for r in rounds(folder) if r != round_]
-        kept = f"the checkpoint of round {older[0]} is kept" if older else "there is no older one"
+        left = f"the checkpoint of round {older[0]} is kept" if older else "there is no older one"
         raise TridentError(
-            f"could not write the checkpoint of round {round_} to {folder}: {error.strerror or error}; {kept}"
+            f"could not write the checkpoint of round {round_} to {folder}: {error.strerror or error}; {left}"
         ) from error
-    for old in rounds(folder)[KEPT:]:
+    for old in rounds(folder)[kept:]:
         (folder / f"{old:08d}.json").unlink(missing_ok=True)
         (folder / f"{old:08d}.npz").unlink(missing_ok=True)
     _sweep(folder)
@@ -65,28 +67,35 @@ def save(folder: Path, tree: Any, round_: int, identity: Mapping[str, Any]) -> P
 
 def rounds(folder: Path) -> list[int]:
     """Rounds that have a checkpoint, newest first."""
-    names = (re.fullmatch(r"(\d{8})\.json", p.name) for p in folder.glob("*.json"))
+    names = (NAME.fullmatch(path.name) for path in folder.glob("*.json"))
     return sorted((int(m[1]) for m in names if m), reverse=True)
 
 
-def restore(folder: Path, template: Any, identity: Mapping[str, Any]) -> Restored:
+def restore(folder: Path, template: Any, identity: Mapping[str, Any], optional: tuple[str, ...] = ()) -> Restored:
     """The newest readable checkpoint in the shape of `template` (arrays or ShapeDtypeStructs).
 
     `template` may be a part of the saved tree when its paths are equal, e.g. only some fields of a NamedTuple.
-    A corrupt checkpoint is passed over for an older one; one of another run is an error.
+    Leaves whose path begins with one of `optional` may be missing: they are zeros then. A corrupt checkpoint is passed
+    over for an older one; one of another run is an error.
     """
+    _check_folder(folder)
     notes: list[str] = []
     for round_ in rounds(folder):
         try:
-            manifest = _read_manifest(folder / f"{round_:08d}.json")
+            manifest = _read_manifest(folder / f"{round_:08d}.json", round_)
             _check_identity(folder, manifest, identity)
-            tree = _read_tree(folder / f"{round_:08d}.npz", manifest, template)
+            tree = _read_tree(folder / f"{round_:08d}.npz", manifest, template, optional)
         except Corrupt as error:
             notes.append(f"the checkpoint of round {round_} is corrupt ({error})")
             continue
         notes = [f"{note}; took the one before it" for note in notes] + _version_notes(manifest, identity)
         return Restored(tree, round_, manifest, notes)
     raise TridentError(f"no readable checkpoint in {folder}" + "".join(f": {n}" for n in notes[-1:]))
+
+
+def _check_folder(folder: Path) -> None:
+    if folder.is_symlink():  # what is swept up there would be somebody else's
+        raise TridentError(f"{folder} is a symbolic link: put the folder itself in its place")
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -117,46 +126,32 @@ def _write_arrays(file: Any, arrays: list[np.ndarray]) -> None:
     np.savez(file, **{f"a{i}": a for i, a in enumerate(arrays)})  # pyright: ignore[reportArgumentType]
 
 
-def _write(path: Path, fill: Any) -> str:
-    """Temporary name, sync, rename, sync the directory; returns the sha256 of the content."""
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("wb") as file:
-        fill(file)
-        file.flush()
-        os.fsync(file.fileno())
-    digest = _sha256(partial)
-    partial.rename(path)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
-    return digest
-
-
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what an interrupted save left: partial files, and payloads without a manifest."""
-    for partial in folder.glob("*.partial"):
-        partial.unlink(missing_ok=True)
-    for payload in folder.glob("*.npz"):
-        if not payload.with_suffix(".json").exists():
-            payload.unlink(missing_ok=True)
+    """Remove what an interrupted save left: partial files, and payloads without a manifest. No others: they are not
+    ours."""
+    for path in folder.glob("*"):
+        whole = path.name.removesuffix(PARTIAL)
+        torn = path.name != whole or not path.with_suffix(".json").exists()
+        if NAME.fullmatch(whole) and torn:
+            path.unlink(missing_ok=True)
 
 
 # --- reading --------------------------------------------------------------------------------------
 
 
-def _read_manifest(path: Path) -> dict[str, Any]:
+def _read_manifest(path: Path, round_: int) -> dict[str, Any]:
     try:
         manifest = json.loads(path.read_bytes())
         wanted = {"format", "round", "identity", "leaves", "sha256"}
         if not isinstance(manifest, dict) or wanted - manifest.keys():
             raise Corrupt("its manifest is incomplete")
+        if manifest["round"] != round_:
+            raise Corrupt(f"its manifest is of round {manifest['round']}")
         return manifest
     except (OSError, ValueError) as error:
         raise Corrupt("its manifest cannot be read") from error
@@ -186,19 +181,21 @@ def _version_notes(manifest: dict[str, Any], identity: Mapping[str, Any]) -> lis
     ]
 
 
-def _read_tree(path: Path, manifest: dict[str, Any], template: Any) -> Any:
+def _read_tree(path: Path, manifest: dict[str, Any], template: Any, optional: tuple[str, ...]) -> Any:
     try:
         if _sha256(path) != manifest["sha256"]:
             raise Corrupt("its payload is not what was written")
         saved = {leaf["path"]: (i, leaf) for i, leaf in enumerate(manifest["leaves"])}
         with np.load(path, allow_pickle=False) as arrays:
-            leaves = [_read_leaf(arrays, saved, name, leaf) for name, leaf in _leaves(template)]
+            leaves = [_read_leaf(arrays, saved, name, leaf, optional) for name, leaf in _leaves(template)]
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
         raise Corrupt("its payload cannot be read") from error
     return jax.tree.unflatten(jax.tree.structure(template), leaves)
 
 
-def _read_leaf(arrays: Any, saved: dict[str, Any], name: str, wanted: Any) -> Any:
+def _read_leaf(arrays: Any, saved: dict[str, Any], name: str, wanted: Any, optional: tuple[str, ...]) -> Any:
+    if name not in saved and name.startswith(optional):
+        return jnp.zeros(wanted.shape, wanted.dtype)
     if name not in saved:
         raise TridentError(f"the checkpoint does not fit this run: it has no {name}")
     index, description = saved[name]

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 
 from trident.simulation.evaluate import summarise
 from trident.simulation.host import Say
-from trident.training.backend import PolicyOf, backend_of
+from trident.training.backend import backend_of
 from trident.training.settings import Setup
-from trident.types import AlgoState, Key
+from trident.types import AlgoState
 
 STREAM = 2**31
 """Folded into the base key: no seed has this number, so evaluation episodes were never trained on."""
@@ -28,22 +28,17 @@ def assess_learned(
     setup: Setup, states: AlgoState, episodes: int, deterministic: bool = True, say: Say | None = None
 ) -> list[dict[str, float]]:
     """One summary per seed; `states` has a leading seed axis."""
-    policy_of = backend_of(setup.env).policy_of(setup.env, setup.algorithm, deterministic)
-    return _assess(setup, policy_of, states, evaluation_keys(setup), episodes, say)
+    env, backend, keys = setup.env, backend_of(setup.env), evaluation_keys(setup)
+    policy_of = backend.policy_of(env, setup.algorithm, deterministic)
+    sums = backend.evaluate_seeds(env, policy_of, states, keys, episodes, setup.settings.shielded, say)
+    return [summarise(setup.spec, {k: v[i] for k, v in sums.items()}) for i in range(len(setup.seeds))]
 
 
 def assess_scripted(setup: Setup, name: str, episodes: int, say: Say | None = None) -> list[dict[str, float]]:
     # On the first seed's episodes only: a script has no seeds, and a planner can be heavy.
-    policy = backend_of(setup.env).scripted(setup.env, name)
-    return _assess(setup, lambda _: policy, (), evaluation_keys(setup)[:1], episodes, say)
-
-
-def _assess(
-    setup: Setup, policy_of: PolicyOf, states: AlgoState, keys: Key, episodes: int, say: Say | None
-) -> list[dict[str, float]]:
-    env, shielded = setup.env, setup.settings.shielded
-    sums = backend_of(env).evaluate(env, policy_of, states, keys, episodes, shielded, say)
-    return [summarise(setup.spec, {k: v[i] for k, v in sums.items()}) for i in range(len(keys))]
+    env, backend, key = setup.env, backend_of(setup.env), evaluation_keys(setup)[0]
+    sums = backend.evaluate(env, backend.scripted(env, name), key, episodes, setup.settings.shielded, say)
+    return [summarise(setup.spec, sums)]
 
 
 def assess_run(

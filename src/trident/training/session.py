@@ -6,13 +6,12 @@ whole RunState and cuts the records back to its round, so that the run ends bit 
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,24 +19,20 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-try:
-    import fcntl
-except ImportError:  # not a POSIX system
-    fcntl = None
-
 from trident import replay as replays
 from trident.errors import TridentError
 from trident.report import records as recording
 from trident.report.progress import Progress, Silent
 from trident.report.records import Record, RecordWriter
 from trident.report.tensorboard import Board
+from trident.run_directory import CHECKPOINTS, RECORDS, RESULT, TENSORBOARD, alone, check_empty, read_run, write_json
 from trident.training import checkpoint
 from trident.training.backend import backend_of
 from trident.training.evaluation import empty_result
 from trident.training.fine_tune import check_sizes, check_start_from, tile_seeds
 from trident.training.loop import CompiledRun, RunState, is_finite
 from trident.training.record import divergence, first_record, make_record, prepare_values
-from trident.training.settings import Setup, identity, read_run, setup_of, write_run
+from trident.training.settings import Setup, identity, setup_of, write_run
 from trident.training.warm_start import check_warm_start
 from trident.types import AnyEnv
 
@@ -53,7 +48,7 @@ class Outcome(NamedTuple):
 
 def train(setup: Setup, out: Path, progress: Progress | None = None) -> Outcome:
     """Start a new run in `out`, which must be empty or absent."""
-    _check_empty(out)
+    check_empty(out)
     if setup.settings.warm_start is not None:
         check_warm_start(setup)  # says what is wrong before anything is written or compiled
     backend_of(setup.env).check(setup.env)  # so does a simulator that cannot start
@@ -62,12 +57,9 @@ def train(setup: Setup, out: Path, progress: Progress | None = None) -> Outcome:
         old, folder = check_start_from(setup)
         check_sizes(load_state(old, folder)[0].algo, template.algo, folder)  # it can be read, and it fits
     _check_memory(setup, template)
-    with _alone(out, make=True):
-        _check_empty(out)  # nobody has begun here in the meantime
-        try:
-            run = write_run(out, setup)
-        except OSError as error:
-            raise TridentError(f"cannot write to {out}: {error.strerror or error}") from error
+    with alone(out, make=True):
+        check_empty(out)  # nobody has begun here in the meantime
+        run = write_run(out, setup)
         return _run(setup, out, run, progress or Silent(), fresh=True)
 
 
@@ -79,42 +71,13 @@ def resume(
     setup = setup_of(out, env, episodes)
     if setup.rounds < old["rounds"]:
         raise TridentError(f"{out} was planned for {old['settings']['episodes']} episodes: --episodes can only add")
-    if (out / "result.json").exists() and not checkpoint.rounds(out / "checkpoints"):
+    if (out / RESULT).exists() and not checkpoint.rounds(out / CHECKPOINTS):
         raise TridentError(f"{out} is finished and has no checkpoints: a record can be neither resumed nor prolonged")
-    with _alone(out):
+    with alone(out):
         run = write_run(out, setup) if episodes is not None else old
         if setup.rounds > old["rounds"]:
-            (out / "result.json").unlink(missing_ok=True)  # of the shorter run
+            (out / RESULT).unlink(missing_ok=True)  # of the shorter run
         return _run(setup, out, run, progress or Silent(), fresh=False)
-
-
-def _check_empty(out: Path) -> None:
-    """What a crash left of a file that was being written is nothing."""
-    if out.exists() and (not out.is_dir() or any(not p.name.endswith(".partial") for p in out.iterdir())):
-        raise TridentError(f"{out} is not empty: `trident resume {out}` goes on with it, --out chooses another place")
-
-
-@contextmanager
-def _alone(out: Path, make: bool = False) -> Iterator[None]:
-    """One process at a time writes a run. The lock is on the directory itself: it leaves no file behind, and the system
-    drops it when the process ends, however that happens."""
-    try:
-        if make:
-            out.mkdir(parents=True, exist_ok=True)
-        directory = None if fcntl is None else os.open(out, os.O_RDONLY)
-    except OSError as error:
-        raise TridentError(f"cannot write to {out}: {error.strerror or error}") from error
-    try:
-        if fcntl is not None and directory is not None:
-            with suppress(OSError):  # a file system without locks
-                try:
-                    fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    raise TridentError(f"{out} is in use: another process is writing this run") from None
-        yield
-    finally:
-        if directory is not None:
-            os.close(directory)
 
 
 def seed_keys(setup: Setup) -> Any:
@@ -126,7 +89,7 @@ def seed_keys(setup: Setup) -> Any:
 def load_state(setup: Setup, out: Path) -> tuple[RunState, int, list[str]]:
     """The newest good checkpoint of a run: (state of all seeds, its round, notes for the user)."""
     template = _template(setup)
-    found = checkpoint.restore(out / "checkpoints", template, identity(setup))
+    found = checkpoint.restore(out / CHECKPOINTS, template, identity(setup))
     return found.tree, found.round, found.notes
 
 
@@ -187,7 +150,7 @@ class _Journal:
 
     def save(self, state: RunState, round_: int) -> None:
         self.writer.sync()  # a checkpoint must never be ahead of its records
-        checkpoint.save(self.out / "checkpoints", state, round_, identity(self.setup))
+        checkpoint.save(self.out / CHECKPOINTS, state, round_, identity(self.setup))
         self.saved_round, self.saved_at = round_, time.monotonic()
 
     def due(self) -> bool:
@@ -201,8 +164,8 @@ def _run(setup: Setup, out: Path, run: dict[str, Any], progress: Progress, fresh
             machine = build(setup, progress.say)
             state, last, saved = _begin(setup, out, machine, progress, fresh)
             journal = _Journal(
-                setup, out, RecordWriter(out / "records.jsonl"),
-                Board(out / "tensorboard", setup.seeds, setup.rounds, last["env_steps"]), saved, time.monotonic(),
+                setup, out, RecordWriter(out / RECORDS),
+                Board(out / TENSORBOARD, setup.seeds, setup.rounds, last["env_steps"]), saved, time.monotonic(),
             )  # fmt: skip
             try:
                 state, last = _rounds(machine, journal, progress, state, last, stop)
@@ -219,9 +182,9 @@ def _begin(
     setup: Setup, out: Path, machine: CompiledRun, progress: Progress, fresh: bool
 ) -> tuple[RunState, Record, int]:
     """Where the run stands: (state, last record, round of the newest checkpoint or -1)."""
-    path = out / "records.jsonl"
-    if not fresh and checkpoint.rounds(out / "checkpoints"):
-        found = checkpoint.restore(out / "checkpoints", machine.template, identity(setup))
+    path = out / RECORDS
+    if not fresh and checkpoint.rounds(out / CHECKPOINTS):
+        found = checkpoint.restore(out / CHECKPOINTS, machine.template, identity(setup))
         for note in found.notes:
             progress.say(note)
         if note := backend_of(setup.env).resume_note:
@@ -290,15 +253,12 @@ def _rounds(
 def _stop_if_all_diverged(journal: _Journal, record: Record) -> None:
     if len(record["diverged"]) < len(journal.setup.seeds):
         return
-    result = journal.out / "result.json"
+    result = journal.out / RESULT
     if not result.exists():  # the end of a run, too: tables count it as diverged, not as missing
-        partial = result.with_name("result.json.partial")
-        partial.write_text(json.dumps(empty_result(journal.setup, record["diverged"]), indent=1) + "\n")
-        partial.rename(result)
+        write_json(result, empty_result(journal.setup, record["diverged"]))
     seed, what = max(record["diverged"].items(), key=lambda item: item[1]["round"])
     raise TridentError(
-        f"every seed has diverged ({divergence(seed, what)}); "
-        f"their last good states are in {journal.out / 'checkpoints'}"
+        f"every seed has diverged ({divergence(seed, what)}); their last good states are in {journal.out / CHECKPOINTS}"
     )
 
 

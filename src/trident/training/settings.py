@@ -20,7 +20,8 @@ from tyro.constructors import PrimitiveConstructorSpec
 
 from trident.errors import TridentError
 from trident.fields import change, check_name
-from trident.renamed import PRESETS, current, modern_run
+from trident.renamed import PRESETS, current
+from trident.run_directory import RUN, read_run, write_json
 from trident.training.registry import ENVS, default_config, make_algorithm, make_env, needs_shield
 from trident.types import Algorithm, AnyEnv, EnvSpec
 
@@ -185,8 +186,13 @@ def identity(setup: Setup) -> dict[str, Any]:
         "config hash": _digest(json.dumps(decides, sort_keys=True)),
         "seeds": list(setup.seeds),
         "jax": jax.__version__,
-        "cores": os.cpu_count(),
+        "cores": cores(),
     }
+
+
+def cores() -> int | None:
+    """Those that this process may use: how many decides in which order sums are taken."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
 def _env_config(env: AnyEnv) -> str | None:
@@ -222,27 +228,15 @@ def describe(setup: Setup) -> dict[str, Any]:
             "jax": jax.__version__,
             "python": platform.python_version(),
         },
-        "host": {"cores": os.cpu_count(), "machine": platform.machine(), "device": jax.devices()[0].platform},
+        "host": {"cores": cores(), "machine": platform.machine(), "device": jax.devices()[0].platform},
         "commit": _commit(),
     }
 
 
 def write_run(out: Path, setup: Setup) -> dict[str, Any]:
     run = describe(setup)
-    partial = out / "run.json.partial"
-    partial.write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
-    partial.rename(out / "run.json")
+    write_json(out / RUN, run)
     return run
-
-
-def read_run(out: Path) -> dict[str, Any]:
-    path = out / "run.json"
-    if not path.is_file():
-        raise TridentError(f"{out} is not a run directory: it has no run.json")
-    try:
-        return modern_run(json.loads(path.read_text(encoding="utf-8")))
-    except ValueError as error:
-        raise TridentError(f"{path} cannot be read: {_one_line(error)}") from error
 
 
 def setup_of(out: Path, env: str | AnyEnv | None = None, episodes: int | None = None) -> Setup:

@@ -6,6 +6,7 @@ import difflib
 import json
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from trident.errors import TridentError
 from trident.report.records import plain
 from trident.report.stats import Estimate
 from trident.report.tables import has_place, insert, markdown
+from trident.run_directory import write_text
 from trident.verify.claim import Check, Claim, Evidence, Experiment, Say, verdict
 from trident.verify.registry import EXPERIMENTS
 
@@ -156,13 +158,9 @@ def read_record(path: Path) -> Record:
 
 
 def write_record(path: Path, record: Record) -> None:
-    try:
+    with suppress(OSError):  # writing says what is wrong
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(path.name + ".partial")
-        partial.write_text(_lines(record), encoding="utf-8")
-        partial.rename(path)
-    except OSError as error:
-        raise TridentError(f"cannot write to {path}: {error.strerror or error}") from error
+    write_text(path, _lines(record))
 
 
 def _lines(record: Record) -> str:

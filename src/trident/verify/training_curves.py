@@ -8,7 +8,6 @@ no rate."""
 
 from __future__ import annotations
 
-import json
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,10 @@ import numpy as np
 from matplotlib.ticker import NullFormatter
 
 import trident
-from trident.renamed import modern_result, modern_run
 from trident.report.records import read, series
 from trident.report.stats import Estimate
 from trident.report.tables import markdown
+from trident.run_directory import RECORDS, RUN, read_result, read_run
 from trident.verify.claim import Check, Claim, Data, Evidence, Experiment, Say
 from trident.verify.fits import fit_power, fit_powers, mean_interval
 from trident.verify.plots import COLOURS, panels, slope_guide
@@ -42,7 +41,7 @@ def measure(seed: int, say: Say) -> Data:
     runs = {}
     for path in sorted(folder.iterdir()) if folder else []:
         say(f"record of {path.name}")
-        if all((path / f).is_file() for f in ("run.json", "records.jsonl")):
+        if all((path / f).is_file() for f in (RUN, RECORDS)):
             runs[path.name] = path
     best = max((_best_reward(p) for p in runs.values()), default=float("nan"))
     return {"best": best, "runs": {name: _fits(path, best) for name, path in runs.items()}}
@@ -50,15 +49,16 @@ def measure(seed: int, say: Say) -> Data:
 
 def _best_reward(path: Path) -> float:
     """Of any policy in the run's evaluation, scripted ones included."""
-    if not (path / "result.json").is_file():
+    result = read_result(path)
+    if result is None:
         return -np.inf
-    policies = modern_result(json.loads((path / "result.json").read_text(encoding="utf-8")))["policies"]
+    policies = result["policies"]
     return max(float(np.mean([s["reward"] for s in seeds])) for seeds in policies.values())
 
 
 def _fits(path: Path, best: float) -> Data:
-    run = modern_run(json.loads((path / "run.json").read_text(encoding="utf-8")))
-    rows = [r for r in read(path / "records.jsonl") if r["round"] > 0]
+    run = read_run(path)
+    rows = [r for r in read(path / RECORDS) if r["round"] > 0]
     _, reward = series(rows, "reward")
     over = np.zeros_like(reward)
     for c in run["constraints"]:
