@@ -88,7 +88,7 @@ def seed_keys(setup: Setup) -> Any:
 
 def load_state(setup: Setup, out: Path) -> tuple[RunState, int, list[str]]:
     """The newest good checkpoint of a run: (state of all seeds, its round, notes for the user)."""
-    template = _template(setup)
+    template = _template(setup)._replace(replay=None)  # only training needs it
     found = checkpoint.restore(out / CHECKPOINTS, template, identity(setup))
     return found.tree, found.round, found.notes
 
@@ -150,7 +150,9 @@ class _Journal:
 
     def save(self, state: RunState, round_: int) -> None:
         self.writer.sync()  # a checkpoint must never be ahead of its records
-        checkpoint.save(self.out / CHECKPOINTS, state, round_, identity(self.setup))
+        if finished := round_ >= self.setup.rounds:
+            state = state._replace(replay=None)  # nearly all of its size, and only a prolonged run will ask for it
+        checkpoint.save(self.out / CHECKPOINTS, state, round_, identity(self.setup), 1 if finished else checkpoint.KEPT)
         self.saved_round, self.saved_at = round_, time.monotonic()
 
     def due(self) -> bool:
@@ -184,7 +186,7 @@ def _begin(
     """Where the run stands: (state, last record, round of the newest checkpoint or -1)."""
     path = out / RECORDS
     if not fresh and checkpoint.rounds(out / CHECKPOINTS):
-        found = checkpoint.restore(out / CHECKPOINTS, machine.template, identity(setup))
+        found = checkpoint.restore(out / CHECKPOINTS, machine.template, identity(setup), optional=(".replay",))
         for note in found.notes:
             progress.say(note)
         if note := backend_of(setup.env).resume_note:
@@ -195,7 +197,7 @@ def _begin(
             raise TridentError(
                 f"{path} ends at round {last['round']}, before the checkpoint of round {found.round}: put it back"
             )
-        return found.tree, last, found.round
+        return _with_replay(setup, machine, found.tree, found.round, progress), last, found.round
     if setup.settings.warm_start is not None:
         progress.say(f"warm start: imitating {setup.settings.warm_start} (compiles a program of its own) ...")
     state, measured = machine.init(seed_keys(setup))
@@ -219,6 +221,20 @@ def _begin(
         writer.append(last)
         writer.close()
     return state, last, -1
+
+
+def _with_replay(setup: Setup, machine: CompiledRun, state: RunState, round_: int, progress: Progress) -> RunState:
+    """A finished run has kept no replay. To prolong it, its last rounds are played again, without learning."""
+    if state.replay is None or round_ >= setup.rounds or jnp.all(state.replay.size > 0):
+        return state
+    rows = jax.tree.leaves(state.replay.data)[0].shape[1]
+    count = min(rows // setup.steps_per_round, round_)
+    progress.say(f"a finished run keeps no replay: playing {count} rounds to fill it ...")
+    for index in range(round_ - count, round_):
+        learned = jax.tree.map(jnp.copy, (state.algo, state.diverged))  # the round takes its state away
+        state, _ = machine.round(state, index)
+        state = state._replace(algo=learned[0], diverged=learned[1])
+    return state
 
 
 def _rounds(
