@@ -20,7 +20,7 @@ TANKS = EnvSpec(
         low=np.zeros((3, 2, 1), np.float32), high=np.full((3, 2, 1), 5.0, np.float32),
         used=np.array([[[False], [True]]] * 3), mode_names=("idle", "pump"), param_names=("rate",),
     ),
-    constraints=(Constraint("overflow", limit=0.02, scope="mean"),),
+    constraints=(Constraint("overflow", limit=0.02),),
     metrics=(Metric("level", "neither", "l"),),
 )  # fmt: skip
 
