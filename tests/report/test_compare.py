@@ -64,7 +64,7 @@ def test_references_behind_a_shield_stand_only_where_no_others_do_and_say_so(tmp
     names = lambda *folders: [line.split("|")[1].strip() for line in compare_table(list(folders)).splitlines()[2:]]  # noqa: E731
     assert names(shielded, other) == ["random", "trident (sampled)", "happo"]
     assert "-9.00" in compare_table([shielded, other]).splitlines()[2]  # not the shielded run's
-    assert names(shielded)[:2] == ["random (shielded)", "base policy (shielded)"]
+    assert names(shielded)[:2] == ["random (shielded)", "base-policy (shielded)"]
 
 
 def test_a_reference_is_shown_as_the_last_run_measured_it(tmp_path):
