@@ -241,6 +241,23 @@ def test_half_of_the_usable_cores_is_used(monkeypatch):
         assert c.usual_jobs() == jobs
 
 
+def test_convergence_is_that_of_whole_episodes_where_records_have_them(tmp_path):
+    """Regression: a policy that did not learn `converged` because the first round is the start of the episodes."""
+    folder = write_run(tmp_path / "x", "mappo", [-6.0, -6.0])
+    run = json.loads((folder / "run.json").read_text())
+    records = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
+    for i, record in enumerate(records):
+        rising = None if i < 4 or i % 2 else float(min(i, 20))
+        record["values"] |= {"reward": [-9.0 + i, -9.0 + i], "episode_reward": [None if i < 4 else -6.0, rising]}
+    level, rises = convergence(run, records)
+    assert np.isnan(level)
+    known = [(r["env_steps"], r["values"]["episode_reward"][1]) for r in records]
+    known = [(s, v) for s, v in known if v is not None]
+    means = [(known[j][0], np.mean([v for _, v in known[j - 4 : j + 1]])) for j in range(4, len(known))]
+    goal = means[0][1] + 0.95 * (means[-1][1] - means[0][1])
+    assert rises == next(s for s, v in means if v >= goal) / run["horizon"]
+
+
 def test_who_gets_no_better_or_diverges_has_not_converged(tmp_path):
     folder = write_run(tmp_path / "x", "mappo", [-6.0, -6.0])
     run = json.loads((folder / "run.json").read_text())

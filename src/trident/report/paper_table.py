@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trident.report.compare import PERCENT, load_runs, references
-from trident.report.records import Record, series
+from trident.report.records import Record, per_episode, series
 from trident.report.stats import Estimate, bootstrap, bootstrap_groups
 from trident.report.tables import markdown, plain
 
@@ -53,14 +53,22 @@ def load(folders: list[Path]) -> list[Trained]:
 
 
 def convergence(run: dict[str, Any], records: list[Record], share: float = 0.95) -> np.ndarray:
-    """Episodes after which a seed's reward (mean of 5 rounds) first has gone `share` of its way; [seeds], NaN for one
-    that has got no better, or has diverged."""
-    steps, values = series(records, "reward")
-    window = min(5, len(values))
-    smooth = np.stack([np.convolve(v, np.ones(window) / window, "valid") for v in values.T], axis=1)
+    """Episodes after which a seed's reward (over whole episodes, mean of 5 rounds in which some ended) first has gone
+    `share` of its way; [seeds], NaN for one that has got no better, or has diverged."""
+    steps, values = series(records, per_episode(records, "reward"))
+    lost = ~np.isfinite(series(records, "reward")[1][-1])
+    at = [np.nan if gone else _converged_at(steps, v, share) for v, gone in zip(values.T, lost, strict=True)]
+    return np.array(at) / run["horizon"]
+
+
+def _converged_at(steps: np.ndarray, values: np.ndarray, share: float) -> float:
+    there = np.isfinite(values)
+    window = min(5, there.sum())
+    smooth = np.convolve(values[there], np.ones(window) / window, "valid") if window else np.zeros(1)
+    if smooth[-1] <= smooth[0]:
+        return np.nan
     goal = smooth[0] + share * (smooth[-1] - smooth[0])
-    at = steps[window - 1 :][(smooth >= goal).argmax(axis=0)] / run["horizon"]
-    return np.where(smooth[-1] > smooth[0], at, np.nan)
+    return steps[there][window - 1 :][(smooth >= goal).argmax()]
 
 
 def over_training(run: dict[str, Any], records: list[Record], metric: str, kind: str = "metric") -> np.ndarray:

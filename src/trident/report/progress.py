@@ -59,14 +59,22 @@ def plan_line(run: dict[str, Any]) -> str:
     )
 
 
-def shown(run: dict[str, Any], record: Record) -> Iterator[tuple[str, float, float | None]]:
-    """(name, mean over seeds, limit or None) of what a watcher wants to see."""
+def shown(run: dict[str, Any], record: Record, known: dict[str, float]) -> Iterator[tuple[str, float, float | None]]:
+    """(name, mean over seeds, limit or None) of what a watcher wants to see. Reward and costs are of whole episodes,
+    where records have them; `known` keeps them for the rounds in which none ends. NaN before the first."""
     limits = {f"cost/{c['name']}": c["limit"] for c in run["constraints"]}
     for name in record["values"]:
         if name in ("reward", "kl", "recovery") or name in limits:
-            _, values = series([record], name)
-            finite = values[np.isfinite(values)]
-            yield name.removeprefix("cost/"), float(finite.mean()) if finite.size else np.nan, limits.get(name)
+            whole = f"episode_{name}"
+            value = _mean(record, whole if whole in record["values"] else name)
+            known[name] = value if np.isfinite(value) else known.get(name, value)
+            yield name.removeprefix("cost/"), known[name], limits.get(name)
+
+
+def _mean(record: Record, name: str) -> float:
+    _, values = series([record], name)
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if finite.size else np.nan
 
 
 COMPILING = "compiling (a minute or two the first time, cached afterwards; Ctrl-C is heard when it is done) ..."
@@ -80,6 +88,7 @@ class PlainProgress:
         self._run: dict[str, Any] = {}
         self._printed = self._started = 0.0
         self._first_round = 0
+        self._known: dict[str, float] = {}
 
     def begin(self, run: dict[str, Any]) -> None:
         self._run = run
@@ -93,14 +102,16 @@ class PlainProgress:
 
     def update(self, record: Record) -> None:
         now, done, total = time.monotonic(), record["round"], self._run["rounds"]
+        values = list(shown(self._run, record, self._known))
         if now - self._printed < self._every and done not in (self._first_round + 1, total):
             return
         self._printed = now
         left = (now - self._started) / (done - self._first_round) * (total - done)
         parts = [f"round {done}/{total}", f"{record['env_steps']:,} steps", f"{_clock(left)} left"]
-        for name, value, limit in shown(self._run, record):
-            mark = "" if limit is None else (" ok" if value <= limit else " OVER") + f" (limit {limit:g})"
-            parts.append(f"{name} {value:.4g}{mark}")
+        for name, value, limit in values:
+            verdict = "" if value != value else " ok" if limit is None or value <= limit else " OVER"
+            mark = "" if limit is None else f"{verdict} (limit {limit:g})"
+            parts.append(f"{name} {_number(value)}{mark}")
         self.say("  ".join(parts))
 
     def say(self, text: str) -> None:
@@ -121,6 +132,7 @@ class LiveProgress:
         )  # fmt: skip
         self._live = Live(console=self._console, refresh_per_second=4, transient=False)
         self._run: dict[str, Any] = {}
+        self._known: dict[str, float] = {}
         self._task: Any = None
 
     def begin(self, run: dict[str, Any]) -> None:
@@ -146,12 +158,16 @@ class LiveProgress:
     def _values(self, record: Record) -> Table:
         table = Table.grid(padding=(0, 2))
         cells = []
-        for name, value, limit in shown(self._run, record):
-            style = "bold" if limit is None else "green" if value <= limit else "red"
+        for name, value, limit in shown(self._run, record, self._known):
+            style = "bold" if limit is None or value != value else "green" if value <= limit else "red"
             against = "" if limit is None else f" / {limit:g}"
-            cells.append(Text.assemble((f"{name} ", "dim"), (f"{value:.4g}", style), (against, "dim")))
+            cells.append(Text.assemble((f"{name} ", "dim"), (_number(value), style), (against, "dim")))
         table.add_row(*cells)
         return table
+
+
+def _number(value: float) -> str:
+    return "-" if value != value else f"{value:.4g}"
 
 
 def _clock(seconds: float) -> str:

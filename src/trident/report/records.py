@@ -96,6 +96,13 @@ def names(records: list[Record]) -> list[str]:
     return list(dict.fromkeys(name for record in records for name in record["values"]))
 
 
+def per_episode(records: list[Record], name: str) -> str:
+    """The name under which `name` stands as a mean over whole episodes; `name` itself where no record has one (old
+    records, or a run in which none has ended)."""
+    found = f"episode_{name}"
+    return found if any(v is not None and v == v for r in records for v in r["values"].get(found, ())) else name
+
+
 def series(records: list[Record], name: str) -> tuple[np.ndarray, np.ndarray]:
     """(env_steps [R], values [R, seeds]) of the records that have `name`; gaps are NaN."""
     rows = [r for r in records if name in r["values"]]

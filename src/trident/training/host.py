@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from trident.envs.checks.shapes import action_shape, timestep_shape
 from trident.simulation import host
+from trident.simulation.episode_sums import EpisodeSums, start_sums
 from trident.training.loop import CompiledRun, RunState, example_of, first_state, learning, round_keys
 from trident.training.settings import Setup
 from trident.training.warm_start import check_warm_start, warm_start_keys
@@ -24,7 +25,12 @@ RESUMED_STREAM = 2**30
 
 def init_of(setup: Setup) -> Callable[[Key], RunState]:
     """The pure function of one seed: the first state, without environments."""
-    return lambda key: first_state(setup.algorithm, key, None, lambda algo: _example(setup, algo))
+    return lambda key: first_state(setup.algorithm, key, None, sums_of(setup), lambda algo: _example(setup, algo))
+
+
+def sums_of(setup: Setup) -> EpisodeSums:
+    """Of episodes that have just begun."""
+    return start_sums(setup.algorithm.plan.envs, setup.spec.num_constraints)
 
 
 def _example(setup: Setup, algo: AlgoState) -> Transition:
@@ -84,6 +90,7 @@ def build(setup: Setup, template: RunState, say: host.Say) -> CompiledRun:
     def round_(state: RunState, index: Any) -> tuple[RunState, Metrics]:
         if not simulators.actors:  # a resumed run
             simulators.start(jax.vmap(lambda key: _start_key(key, index))(state.key))
+            state = state._replace(episodes=jax.vmap(lambda _: sums_of(setup))(jnp.arange(len(setup.seeds))))
         keys = jax.vmap(lambda s: round_keys(s, index)[0])(state)
         policies = [simulators.policy_of(host.row(state.algo, i)) for i in range(len(setup.seeds))]
         return compiled(state, simulators.play(policies, keys, plan.steps), jnp.int32(index))

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from trident import replay as replays
+from trident.simulation.episode_sums import EpisodeSums, add_rollout, start_sums
 from trident.simulation.rollout import Actors, rollout, start
 from trident.simulation.step import Policy, Step, scripted, transition
 from trident.types import Algorithm, AlgoState, Data, Env, HybridAction, Key, Metrics, TimeStep, Transition
@@ -22,6 +23,7 @@ class RunState(NamedTuple):
     replay: Any
     key: Key
     diverged: Any  # bool: frozen at its last good state
+    episodes: EpisodeSums  # for metrics alone
 
 
 class Program(NamedTuple):
@@ -60,7 +62,8 @@ def program(env: Env, algorithm: Algorithm, total_rounds: int, shielded: bool = 
             action, extras = jax.vmap(policy_of(env, algorithm, algo))(keys, actors.env_state, actors.last)
             return example_of(action, extras, actors.last, plan.steps, shielded)
 
-        return first_state(algorithm, key, actors, example)
+        sums = start_sums(plan.envs, env.spec.num_constraints)
+        return first_state(algorithm, key, actors, sums, example)
 
     def collect(algo: AlgoState, actors: Actors, key: Key) -> tuple[Actors, Transition]:
         return rollout(env, policy_of(env, algorithm, algo), key, actors, plan.steps, shielded)
@@ -75,7 +78,11 @@ def program(env: Env, algorithm: Algorithm, total_rounds: int, shielded: bool = 
 
 
 def first_state(
-    algorithm: Algorithm, key: Key, actors: Actors | None, example: Callable[[AlgoState], Transition]
+    algorithm: Algorithm,
+    key: Key,
+    actors: Actors | None,
+    sums: EpisodeSums,
+    example: Callable[[AlgoState], Transition],
 ) -> RunState:
     """One seed's state before its first round; `example` makes a rollout of the right shapes."""
     algo_key, _, run_key = jax.random.split(key, 3)
@@ -83,7 +90,7 @@ def first_state(
     if plan.replay:
         block = jax.eval_shape(lambda: replays.block_of(annotated(algorithm, example(algo)), plan.remember))
         replay = replays.create(block, plan.replay)
-    return strip_weak_types(RunState(algo, actors, replay, run_key, jnp.bool_(False)))
+    return strip_weak_types(RunState(algo, actors, replay, run_key, jnp.bool_(False), sums))
 
 
 def example_of(action: HybridAction, extras: dict[str, Any], last: TimeStep, steps: int, shielded: bool) -> Transition:
@@ -115,8 +122,10 @@ def learning(algorithm: Algorithm, total_rounds: int) -> Callable[..., tuple[Run
             replay = replays.insert(replay, replays.block_of(data, plan.remember), index)
         fraction = jnp.minimum(index / max(total_rounds - 1, 1), 1.0)
         algo, metrics = algorithm.update(state.algo, Data(data, replay), update_key, fraction)
-        fresh = RunState(algo, actors, replay, state.key, state.diverged)
-        return _freeze_if_bad(state, fresh, _rollout_metrics(data) | metrics, data)
+        episodes, whole = add_rollout(state.episodes, data)
+        fresh = RunState(algo, actors, replay, state.key, state.diverged, episodes)
+        kept, metrics = _freeze_if_bad(state, fresh, _rollout_metrics(data) | metrics, data)
+        return kept, whole | metrics
 
     return learn
 

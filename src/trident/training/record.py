@@ -61,19 +61,33 @@ def _round_values(spec: EnvSpec, metrics: dict[str, np.ndarray]) -> dict[str, np
     """Names as they stand in the record: vectors of the environment by name, ratios of sums where declared."""
     values = {"reward": metrics["reward"]}
     values |= {f"cost/{c.name}": metrics["cost"][:, k] for k, c in enumerate(spec.constraints)}
+    values |= _episode_values(spec, metrics)
     declared = {m.name: m for m in spec.metrics}
     for name, value in metrics.items():
-        if name in ("reward", "cost") or name.startswith("bad/"):
+        if name in ("reward", "cost") or name.startswith(("bad/", "episode_")):
             continue
         metric = declared.get(name.removeprefix("metric/"))
         if name == "modes":
             values |= {f"mode/{mode}": value[:, m] for m, mode in enumerate(mode_names(spec))}
         elif name.startswith("metric/") and metric is not None and metric.per:
-            weight = metrics[f"metric/{metric.per}"]  # none, while the first episodes still run
-            values[name] = np.where(weight > 0, value / np.where(weight > 0, weight, 1.0), np.nan)
+            values[name] = _ratio(value, metrics[f"metric/{metric.per}"])
         else:
             values |= _split(spec, name, value)
     return {k: np.asarray(v, float) for k, v in values.items()}
+
+
+def _episode_values(spec: EnvSpec, metrics: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Per step of the whole episodes that ended in the round."""
+    if "episode_steps" not in metrics:
+        return {}
+    steps, costs = metrics["episode_steps"], metrics["episode_cost"]
+    values = {f"episode_cost/{c.name}": _ratio(costs[:, k], steps) for k, c in enumerate(spec.constraints)}
+    return {"episode_reward": _ratio(metrics["episode_reward"], steps)} | values
+
+
+def _ratio(value: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """NaN without a weight: no episode has ended yet."""
+    return np.where(weight > 0, value / np.where(weight > 0, weight, 1.0), np.nan)
 
 
 def _split(spec: EnvSpec, name: str, value: Any) -> dict[str, np.ndarray]:
