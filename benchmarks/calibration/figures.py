@@ -21,8 +21,8 @@ from matplotlib.figure import Figure
 from trident.envs.uav_mec.dynamics import backhaul_efficiency, uplink_rate
 from trident.envs.uav_mec.env import UavMec
 from trident.envs.uav_mec.physics import mode_costs
-from trident.envs.uav_mec.render import MODES, UNSAFE
 from trident.physics.propulsion import ROTORS, propulsion_power
+from trident.report.palette import LIMIT, MODES, QUIET
 
 HERE = Path(__file__).parent
 IMAGES = HERE.parent.parent / "docs" / "img"
@@ -73,8 +73,8 @@ def draw_scores(path: Path) -> None:
         ax.spines[["top", "right"]].set_visible(False)
         ax.tick_params(labelsize=8)
     axes[0].invert_yaxis()
-    axes[3].axvline(1.0, color=UNSAFE, ls="--", lw=1.2)
-    axes[4].axvline(3.0, color=UNSAFE, ls="--", lw=1.2)
+    axes[3].axvline(1.0, color=LIMIT, ls="--", lw=1.2)
+    axes[4].axvline(3.0, color=LIMIT, ls="--", lw=1.2)
     fig.text(0.005, 0.01, "black ticks: the paper's rows (C.V. over all slots); red lines: the limits", fontsize=8)
     fig.tight_layout(rect=(0, 0.03, 1, 1))
     fig.savefig(path, dpi=110)
@@ -84,9 +84,9 @@ def draw_physics(path: Path, env: UavMec) -> None:
     c = env.config
     fig, axes = plt.subplots(1, 4, figsize=(14.5, 3.7))
     speed = jnp.linspace(0.0, 30.0, 200)
-    for name, colour in (("light", MODES[1]), ("zeng", "#9aa5b1")):
+    for name, colour in (("light", MODES[1]), ("zeng", QUIET)):
         axes[0].plot(speed, propulsion_power(speed, ROTORS[name]), color=colour, label=name)
-    axes[0].axhline(c.energy_max / c.slot, color=UNSAFE, ls="--", lw=1.2, label="E_max, flight alone")
+    axes[0].axhline(c.energy_max / c.slot, color=LIMIT, ls="--", lw=1.2, label="E_max, flight alone")
     axes[0].set(title="propulsion power, W", xlabel="speed, m/s", ylim=(80, 380))
     axes[0].legend(fontsize=8, frameon=False)
     d = jnp.linspace(1.0, 500.0, 200)

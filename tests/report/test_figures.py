@@ -85,7 +85,7 @@ def test_costs_so_far_are_drawn_against_what_the_limit_allows():
 
 def test_compared_sums_of_costs_have_the_budget_line(tmp_path, monkeypatch):
     drawn = []
-    monkeypatch.setattr(figures, "_draw", lambda path, title, panels: drawn.extend(panels))
+    monkeypatch.setattr(figures, "_draw", lambda path, title, panels, note: drawn.extend(panels))
     figures.draw_comparison([("a", RUN, rows(30)), ("b", RUN, rows(20))], tmp_path / "curves.png")
     _, ax = plt.subplots()
     drawn[2](ax)
@@ -120,6 +120,94 @@ def test_the_front_is_a_line_to_the_edges_over_the_tables_total(tmp_path, monkey
     assert ax.get_xlabel().startswith("total V." if rates else "violations")
     monkeypatch.undo()
     plt.close("all")
+
+
+def seed(reward):
+    return [{"reward": reward}]
+
+
+def test_scripted_policies_are_lines_with_their_names_and_far_ones_do_not_flatten_the_curve():
+    _, ax = plt.subplots()
+    figures.learning_panels(RUN, rows(30), {"near": seed(20.0), "planner": seed(31.0), "far": seed(-1e4)})[0](ax)
+    dotted = [line.get_ydata()[0] for line in ax.lines if line.get_linewidth() == 1.2]
+    assert dotted == [20.0, 31.0]
+    low, high = ax.get_ylim()
+    assert -10 < low < 1 < 31 < high < 40
+    texts = {text.get_text(): text.get_position()[1] for text in ax.texts}
+    assert list(texts) == ["far -1e+04 \u2193", "near 20", "planner 31"]
+    assert all(0 <= place <= 1 for place in texts.values())
+    plt.close("all")
+
+
+def test_reward_and_costs_are_of_whole_episodes_where_records_have_them():
+    records = rows(30)
+    for t, record in enumerate(records):
+        ended = t % 2 == 1  # in every second round
+        record["values"] |= {"episode_reward": [7.0 if ended else None] * 2, "episode_cost/energy": [0.25, None]}
+    for panel, value, count in ((0, 7.0, 15), (1, 0.25, 30)):
+        _, ax = plt.subplots()
+        figures.learning_panels(RUN, records)[panel](ax)
+        assert "whole episodes" in ax.get_title(loc="left") + ax.get_title()
+        mean = max((line for line in ax.lines if line.get_linestyle() == "-"), key=lambda line: line.get_linewidth())
+        np.testing.assert_array_equal(mean.get_ydata(), [value] * count)  # no gaps: the line is to be seen
+    _, ax = plt.subplots()
+    figures.learning_panels(RUN, rows(30))[0](ax)
+    assert "steps of the round" in ax.get_title(loc="left") + ax.get_title()
+    plt.close("all")
+
+
+def test_names_at_the_edge_are_kept_apart():
+    assert figures.spread([0.1, 0.5, 0.9], 0.1) == [0.1, 0.5, 0.9]
+    np.testing.assert_allclose(figures.spread([0.5, 0.5, 1.0, 1.0], 0.1), [0.5, 0.6, 0.9, 1.0])
+    np.testing.assert_allclose(figures.spread([0.0, 0.0, 0.0], 0.1), [0.0, 0.1, 0.2])
+
+
+def test_one_outlier_does_not_flatten_a_diagnostic_and_is_told():
+    """Regression: one round with an R2 of -7,000 left nothing else to be seen."""
+    records = rows(100)
+    for t, record in enumerate(records):
+        record["values"] = {"r2_phys/reward": [-7000.0 if t == 50 else 0.5 + 0.001 * t, 0.6], "kl/agent0": [1.0, 2.0]}
+        record["values"] |= {"critic_loss/energy": [0.5 + 0.001 * t, 1e6 if t == 3 else 0.6], "kl": [1.0, 1.0]}
+    by_title = {}
+    for panel in figures.diagnostic_panels(records):
+        _, ax = plt.subplots()
+        panel(ax)
+        by_title[ax.get_title(loc="left") + ax.get_title()] = ax
+    physics, loss = (next(ax for title, ax in by_title.items() if word in title) for word in ("physics", "loss"))
+    assert physics.get_ylim()[0] > -1.2
+    assert [t.get_text() for t in physics.texts] == ["outliers\ndown to -7e+03"]
+    assert loss.get_ylim()[1] < 1.0
+    assert [t.get_text() for t in loss.texts] == ["outliers\nup to 1e+06"]
+    (moves,) = (ax for title, ax in by_title.items() if "moves" in title)
+    assert [t.get_text() for t in moves.get_legend().get_texts()] == ["agent 1", "all agents"]
+    plt.close("all")
+
+
+def test_titles_do_not_run_into_each_other(tmp_path, monkeypatch):
+    """Regression: the figure's title lay on that of its first panel."""
+    records = rows(30)
+    for record in records:
+        record["values"] |= {f"{name}/energy": [0.1, 0.2] for names in figures.DIAGNOSTICS.values() for name in names}
+    monkeypatch.setattr(figures.plt, "close", lambda _: None)
+    figures._draw(tmp_path / "a.png", "a on e: diagnostics", figures.diagnostic_panels(records), "a note")
+    figure = plt.gcf()
+    whole = figure._suptitle.get_window_extent()
+    for ax in figure.axes:
+        here = ax._left_title.get_window_extent()
+        assert not whole.overlaps(here)
+        others = [o._left_title.get_window_extent() for o in figure.axes if o is not ax and o.axison]
+        assert not ax.axison or not any(here.overlaps(other) for other in others)
+    monkeypatch.undo()
+    plt.close("all")
+
+
+def test_smoothing_is_said(tmp_path, monkeypatch):
+    notes = []
+    monkeypatch.setattr(figures, "_draw", lambda path, title, panels, note: notes.append(note))
+    figures.draw_comparison([("a", RUN, rows(30))], tmp_path / "curves.png")
+    assert "mean of the last 5 rounds" in notes[0]
+    assert figures.curve_note(rows(300)) == "thick: mean over seeds, thin: each seed; mean of the last 3 rounds"
+    assert figures.curve_note(rows(30)) == "thick: mean over seeds, thin: each seed"
 
 
 def test_smoothing_is_a_trailing_mean_that_ends_with_its_seed():
@@ -165,3 +253,19 @@ def test_plain_progress_tells_the_plan_the_limits_and_the_end():
     assert "energy 1.05 OVER (limit 0.5)" in lines[2]
     assert "ok (limit 0.5)" in lines[3]
     assert "kl 0.01" in lines[3]
+
+
+def test_progress_shows_whole_episodes_keeps_the_last_and_waits_for_the_first():
+    stream = io.StringIO()
+    progress = PlainProgress(stream, every=0.0)
+    progress.begin(RUN)
+    progress.resume_at({"round": 0})
+    for row, reward in zip(rows(3), (None, 4.0, None), strict=True):
+        row["values"] |= {"episode_reward": [reward, reward], "episode_cost/energy": [reward, reward]}
+        progress.update(row)
+    first, second, third = stream.getvalue().splitlines()[-3:]
+    assert "reward -" in first
+    assert "energy - (limit 0.5)" in first
+    for line in (second, third):
+        assert "reward 4  " in line
+        assert "energy 4 OVER (limit 0.5)" in line

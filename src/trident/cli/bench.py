@@ -14,7 +14,7 @@ from trident.bench.paper import CAMPAIGNS, Campaign
 from trident.bench.table_runner import plan, run_all, usual_jobs
 from trident.cli.options import parse
 from trident.errors import TridentError
-from trident.report.compare import label, load_runs
+from trident.report.compare import label, load_runs, references
 from trident.report.figures import draw_comparison, draw_front
 from trident.report.paper_table import grid_table, versus_table
 from trident.report.tables import check_place, insert
@@ -212,7 +212,9 @@ def _draw(campaign: Campaign, folders: list[Path], where: Path) -> None:
     loaded = [(label(run, folder), run, result, records) for folder, (run, result, records) in
               zip(folders, load_runs(folders), strict=True)]  # fmt: skip
     also = (campaign.headline,) if campaign.headline is not None else ()
-    print(draw_comparison([(text, run, records) for text, run, _, records in loaded], where / "curves.png", also))
+    beside = references([result for _, _, result, _ in loaded], {run["algo"] for _, run, _, _ in loaded})
+    curves = [(text, run, records) for text, run, _, records in loaded]
+    print(draw_comparison(curves, where / "curves.png", also, beside))
     if loaded[0][1]["constraints"]:
         print(draw_front([(text, run, result) for text, run, result, _ in loaded], where / "front.png"))
 

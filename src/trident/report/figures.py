@@ -1,11 +1,12 @@
 """Learning curves as PNGs, from a run's records alone.
 
-Colours mean the same everywhere: the mean over seeds is thick, seeds are thin, a limit is dashed, and what lies
-above a limit is shaded.
+The mean over seeds is thick, seeds are thin, a limit is dashed, what lies above a limit is shaded, and scripted
+policies are dotted, with their names at the edge.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,21 @@ from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.ticker import EngFormatter
 
-from trident.report.compare import PERCENT
-from trident.report.records import Record, names, read, series
-from trident.run_directory import FIGURES, RECORDS, read_run
+from trident.report.compare import PERCENT, references
+from trident.report.palette import (
+    INK,
+    LIMIT,
+    REFERENCE,
+    SAFE,
+    SERIES,
+    agent_colour,
+    agent_name,
+    method_styles,
+    mode_colour,
+)
+from trident.report.records import Record, names, per_episode, read, series
+from trident.run_directory import FIGURES, RECORDS, read_result, read_run
 
-COLOURS = ("#3B6FB6", "#E19C2B", "#2E8B74", "#7A5BA8", "#5C6B73", "#D1495B", "#8C6A4F", "#7A9E3A")
-LIMIT = "#B22234"
 STYLE = {
     "figure.dpi": 130,
     "font.size": 9.5,
@@ -40,28 +50,32 @@ STYLE = {
     "xtick.color": "#5C6B73",
     "ytick.color": "#5C6B73",
     "axes.axisbelow": True,
-    "axes.prop_cycle": cycler(color=COLOURS),
+    "axes.prop_cycle": cycler(color=SERIES),
     "legend.frameon": False,
     "legend.fontsize": 8.5,
 }
 DIAGNOSTICS: dict[str, tuple[str, ...]] = {
-    "KL of the update": ("kl", "kl_max"),
-    "share of update cases": ("recovery", "trust_region", "rejected"),
-    "share explained by physics (R2)": ("r2_phys",),
-    "explained variance of the critics": ("explained_variance",),
+    "how far an update moves the policy (KL)": ("kl", "kl_max"),
+    "share of updates by their outcome": ("recovery", "trust_region", "rejected"),
+    "share of the returns that physics explains (R2)": ("r2_phys",),
+    "share of the returns that critics explain": ("explained_variance",),
     "loss of the critics": ("critic_loss",),
-    "budget asked for": ("budget_asked",),
-    "budget that trust regions granted": ("budget_granted",),
-    "budget spent": ("budget_spent",),
-    "temperature": ("temperature", "tau"),
-    "fraction of the demanded decrease granted": ("granted_fraction",),
-    "signal fraction of the gradients": ("grad_snr",),
-    "share of actions at a box edge": ("saturation",),
-    "entropy": ("entropy",),
-    "multipliers": ("multiplier", "lambda"),
-    "actions changed by the shield": ("shielded",),
+    "cost per step that an update may add": ("budget_asked",),
+    "... of it, what trust regions allow": ("budget_granted",),
+    "... of it, what the update is predicted to add": ("budget_spent",),
+    "temperature of the mode gradient": ("temperature", "tau"),
+    "share of the demanded decrease in cost granted": ("granted_fraction",),
+    "share of the gradient that is signal, not noise": ("grad_snr",),
+    "share of parameters at the edge of their box": ("saturation",),
+    "entropy of the policy": ("entropy",),
+    "Lagrange multipliers": ("multiplier", "lambda"),
+    "share of actions that the shield changed": ("shielded",),
 }
 """Panel title -> metric names; a metric belongs to a panel if its name up to the first "/" is listed."""
+FLOORS = {"r2_phys": -1.0, "explained_variance": -1.0}
+"""Below it, it does not matter how far below: to explain nothing is 0."""
+COMPARED_ROUNDS = 5
+"""Rounds over which the curves of a comparison are averaged."""
 
 
 def draw_figures(out: Path) -> list[Path]:
@@ -72,31 +86,46 @@ def draw_figures(out: Path) -> list[Path]:
         return []
     folder = out / FIGURES
     folder.mkdir(exist_ok=True)
-    title = f"{run['algo']} on {run['env']}"
+    title, note = f"{run['algo']} on {run['env']}", curve_note(records)
+    result = read_result(out)
+    beside = {} if result is None else references([result], {run["algo"]})
     figures = {
-        "learning": learning_panels(run, records),
+        "learning": learning_panels(run, records, beside),
         "metrics": metric_panels(run, records),
         "modes": mode_panels(run, records),
         "diagnostics": diagnostic_panels(records),
     }
-    return [_draw(folder / f"{name}.png", f"{title}: {name}", panels) for name, panels in figures.items() if panels]
+    notes = {"metrics": f"means over the steps of each round; {note}", "modes": "mean over seeds"}
+    return [
+        _draw(folder / f"{name}.png", f"{title}: {name}", panels, notes.get(name, note))
+        for name, panels in figures.items()
+        if panels
+    ]
+
+
+def curve_note(records: list[Record]) -> str:
+    """How the lines of a run's figures are to be read."""
+    many, window = len(records[-1]["values"]["reward"]) > 1, _window(len(records))
+    seeds = "thick: mean over seeds, thin: each seed" if many else "one seed"
+    return f"{seeds}; mean of the last {window} rounds" if window > 1 else seeds
 
 
 def draw_comparison(
-    runs: list[tuple[str, dict[str, Any], list[Record]]], path: Path, also: tuple[str, ...] = ()
+    runs: list[tuple[str, dict[str, Any], list[Record]]],
+    path: Path,
+    also: tuple[str, ...] = (),
+    beside: Policies | None = None,
 ) -> Path:
-    """(label, run, records) of several runs on one environment: reward, the quantities of `also`, every cost and what
-    it has added up to, beside what the limit allows; means over seeds. Many runs have their key in a panel of its own.
-    """
+    """(label, run, records) of several runs on one environment: reward with the policies `beside`, the quantities of
+    `also`, every cost and what it has added up to, beside what the limit allows; means over seeds. Many runs have their
+    key in a panel of its own."""
     constraints = runs[0][1]["constraints"]
     crowded = len(runs) > 5
-
-    def style(i: int) -> dict[str, Any]:
-        return {"color": COLOURS[i % len(COLOURS)], "ls": ("-", (0, (5, 1)), ":")[i // len(COLOURS) % 3], "lw": 2}
+    styles: list[dict[str, Any]] = [s | {"marker": ""} for s in method_styles([run["algo"] for _, run, _ in runs])]
 
     def key(ax: Axes) -> None:
-        for i, (text, _, _) in enumerate(runs):
-            ax.plot([], [], label=text, **style(i))
+        for (text, _, _), style in zip(runs, styles, strict=True):
+            ax.plot([], [], label=text, **style)
         if constraints:
             ax.plot([], [], color=LIMIT, ls="--", lw=1.4, label="limit, budget")
         ax.legend(loc="center left", ncols=2, fontsize=10)
@@ -109,21 +138,23 @@ def draw_comparison(
 
     def panel(name: str, title: str, limit: float | None = None) -> Panel:
         def draw(ax: Axes) -> None:
-            for i, (text, _, records) in enumerate(runs):
-                steps, values = series(records, name)
-                ax.plot(steps, _smooth(_mean(values), min(5, len(steps))), label=text, **style(i))
+            for (text, _, records), style in zip(runs, styles, strict=True):
+                steps, values = series(records, per_episode(records, name))
+                _line(ax, steps, _smooth(_mean(values), min(COMPARED_ROUNDS, len(steps))), label=text, **style)
             if limit is not None:
                 ax.axhline(limit, color=LIMIT, ls="--", lw=1.4, label="limit", zorder=4)
             finish(ax, title)
+            if name == "reward":
+                _references(ax, beside or {})
 
         return draw
 
     def total(name: str, limit: float) -> Panel:
         def draw(ax: Axes) -> None:
             budget = np.empty((0, 2))
-            for i, (text, _, records) in enumerate(runs):
+            for (text, _, records), style in zip(runs, styles, strict=True):
                 steps, sums, allowed = spent(records, name, limit)
-                ax.plot(steps, _mean(sums), label=text, **style(i))
+                ax.plot(steps, _mean(sums), label=text, **style)
                 budget = max(budget, np.stack([steps, allowed], axis=1), key=len)
             ax.plot(*budget.T, color=LIMIT, ls="--", lw=1.4, label="budget", zorder=4)
             # Who keeps a limit of 1 % and who breaks it all the time are both to be seen.
@@ -133,12 +164,14 @@ def draw_comparison(
 
         return draw
 
-    panels = [panel("reward", "reward per step")]
+    spans = {_span(per_episode(records, "reward")) for _, _, records in runs}
+    panels = [panel("reward", f"reward per step, {' or '.join(sorted(spans))}")]
     panels += [panel(name, f"{name.rpartition('/')[2]} in training") for name in also]
     for c in constraints:
         panels.append(panel(f"cost/{c['name']}", f"{c['name']} ({c['unit']})", c["limit"]))
         panels.append(total(c["name"], c["limit"]))
-    return _draw(path, f"{runs[0][1]['env']}: training", [*panels, key] if crowded else panels)
+    note = f"means over seeds; rewards and costs per step: mean of the last {COMPARED_ROUNDS} rounds"
+    return _draw(path, f"{runs[0][1]['env']}: training", [*panels, key] if crowded else panels, note)
 
 
 def spent(records: list[Record], name: str, limit: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -159,15 +192,15 @@ def draw_front(runs: list[tuple[str, dict[str, Any], dict[str, Any]]], path: Pat
     with mpl.rc_context(STYLE):  # pyright: ignore[reportArgumentType]
         figure, ax = plt.subplots(figsize=(9.0, 5.0))
         means = []
-        for i, (text, run, result) in enumerate(runs):
+        for (text, run, result), style in zip(runs, method_styles([run["algo"] for _, run, _ in runs]), strict=True):
             seeds = result["policies"].get(run["algo"], [])
             if not seeds:  # all of them have diverged
                 continue
-            colour, marker = COLOURS[i % len(COLOURS)], "oDs^vP"[i // len(COLOURS) % 6]
+            colour, marker, size = style["color"], style["marker"], 260 if style["marker"] == "*" else 80
             dots = np.array([(violations(seed, constraints), seed["reward"]) for seed in seeds])
             ax.scatter(*dots.T, s=12, color=colour, alpha=0.6, lw=0)
             mean = dots.mean(0)
-            ax.scatter(*mean, s=80, color=colour, marker=marker, label=text, zorder=3, ec="white", lw=0.8)
+            ax.scatter(*mean, s=size, color=colour, marker=marker, label=text, zorder=3, ec="white", lw=0.8)
             means.append((float(mean[0]), float(mean[1])))
         ax.set_xscale("symlog", linthresh=max(allowed, 1.0), linscale=1.5)
         (_, right), (low, high) = ax.get_xlim(), ax.get_ylim()
@@ -176,10 +209,9 @@ def draw_front(runs: list[tuple[str, dict[str, Any], dict[str, Any]]], path: Pat
         front = pareto_front(means)
         if front:
             corners = [(front[0][0], low), *front, (right, front[-1][1])]
-            ax.plot(
-                *np.array(corners).T, drawstyle="steps-post", color="#3A4147", lw=1.6, zorder=1, label="Pareto front"
-            )
-        ax.axvspan(0.0, allowed, color="#2E8B74", alpha=0.12, label="sum of the limits")
+            ax.plot(*np.array(corners).T, drawstyle="steps-post", color=INK, lw=1.6, zorder=1, label="Pareto front")
+        ax.scatter([], [], s=12, color=INK, alpha=0.6, lw=0, label="small: one seed")
+        ax.axvspan(0.0, allowed, color=SAFE, alpha=0.12, label="sum of the limits")
         ax.set_xlim(-0.02 * max(allowed, 1.0), right)
         ax.set_ylim(low, high)
         rates = _has_rates(runs[0][2]["policies"])
@@ -217,13 +249,22 @@ def pareto_front(points: list[tuple[float, float]]) -> list[tuple[float, float]]
 # --- what is drawn --------------------------------------------------------------------------------
 
 Panel = Callable[[Axes], None]
+Policies = dict[str, list[dict[str, float]]]
+"""Evaluations of policies by name, one per seed."""
 
 
-def learning_panels(run: dict[str, Any], records: list[Record]) -> list[Panel]:
-    """Reward, each cost against its limit, and all costs so far against what the limits allow."""
-    panels: list[Panel] = [lambda ax: _curve(ax, records, "reward", "reward per step", COLOURS[0])]
+def learning_panels(run: dict[str, Any], records: list[Record], beside: Policies | None = None) -> list[Panel]:
+    """Reward with the scripted policies `beside`, each cost against its limit, and all costs so far against what the
+    limits allow."""
+
+    def reward(ax: Axes) -> None:
+        name = per_episode(records, "reward")
+        _curve(ax, records, name, f"reward per step, {_span(name)}", SERIES[0])
+        _references(ax, beside or {})
+
+    panels: list[Panel] = [reward]
     for i, c in enumerate(run["constraints"]):
-        panels.append(lambda ax, c=c, i=i: _cost(ax, records, c, COLOURS[(i + 1) % len(COLOURS)]))
+        panels.append(lambda ax, c=c, i=i: _cost(ax, records, c, SERIES[(i + 1) % len(SERIES)]))
     if run["constraints"]:
         panels.append(lambda ax: _spent(ax, run, records))
     return panels
@@ -238,7 +279,7 @@ def metric_panels(run: dict[str, Any], records: list[Record]) -> list[Panel]:
             unit = f" [{m['unit']}]" if m["unit"] else ""
             wish = {"higher": ", higher is better", "lower": ", lower is better"}.get(m["better"], "")
             label = f"{m['name']}{unit}{wish}"
-            colour = COLOURS[len(panels) % len(COLOURS)]
+            colour = SERIES[len(panels) % len(SERIES)]
             panels.append(lambda ax, m=m, l=label, c=colour: _curve(ax, records, f"metric/{m['name']}", l, c))
     return panels
 
@@ -253,13 +294,11 @@ def mode_panels(run: dict[str, Any], records: list[Record]) -> list[Panel]:
         steps, _ = series(records, f"mode/{found[0]}")
         shares = [_mean(series(records, f"mode/{m}")[1]) for m in found]
         order = np.argsort([-np.nanmean(s) for s in shares], kind="stable")
-        colours = [mpl.colormaps["viridis"](x) for x in np.linspace(0.08, 0.92, len(found))]
-        if len(found) <= len(COLOURS):
-            colours = list(COLOURS[: len(found)])
+        colours = [mode_colour(run["modes"].index(found[i])) for i in order]
         ax.stackplot(steps, *(shares[i] for i in order), labels=[found[i] for i in order], colors=colours, alpha=0.9)
         ax.set_ylim(0, 1)
         ax.margins(x=0)
-        ax.set_title("share of modes")
+        ax.set_title("share of actions in each mode")
         ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), ncols=1 + len(found) // 14)
 
     return [draw]
@@ -279,12 +318,14 @@ def diagnostic_panels(records: list[Record]) -> list[Panel]:
 # --- how it is drawn ------------------------------------------------------------------------------
 
 
-def _draw(path: Path, title: str, panels: list[Panel]) -> Path:
+def _draw(path: Path, title: str, panels: list[Panel], note: str = "") -> Path:
     columns = min(len(panels), 2 if len(panels) == 4 else 3)
     rows = -(-len(panels) // columns)
     with mpl.rc_context(STYLE):  # pyright: ignore[reportArgumentType]
         width = 9.0 if columns == 1 else 5.2 * columns
-        figure, axes = plt.subplots(rows, columns, figsize=(width, 3.1 * rows + 0.5), squeeze=False)
+        size = (width, 3.1 * rows + 0.5)
+        figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
+        figure.get_layout_engine().set(w_pad=0.1, h_pad=0.09)  # pyright: ignore[reportOptionalMemberAccess, reportCallIssue]
         for ax, panel in zip(axes.flat, panels, strict=False):
             panel(ax)
             ax.xaxis.set_major_formatter(EngFormatter(sep=""))
@@ -292,21 +333,33 @@ def _draw(path: Path, title: str, panels: list[Panel]) -> Path:
         for ax in axes.flat[len(panels) :]:
             ax.set_axis_off()
         figure.suptitle(title, x=0.01, ha="left", fontsize=12.5)
-        figure.tight_layout()
+        if note:
+            figure.supxlabel(note, x=0.99, ha="right", fontsize=8.5, color=REFERENCE)
         figure.savefig(path)
         plt.close(figure)
     return path
 
 
+def _span(name: str) -> str:
+    """What a mean is taken over."""
+    return "whole episodes" if name.startswith("episode_") else "steps of the round"
+
+
+def _line(ax: Axes, steps: np.ndarray, values: np.ndarray, **style: Any) -> None:
+    """Through the rounds that have a value: episodes need not end in every one."""
+    there = np.isfinite(values)
+    ax.plot(steps[there], values[there], **style)
+
+
 def _curve(ax: Axes, records: list[Record], name: str, title: str, colour: str, label: str | None = None) -> None:
     steps, values = series(records, name)
-    window = max(1, len(steps) // 100)
+    window = _window(len(records))
     if values.shape[1] > 1:
         for column in values.T:
-            ax.plot(steps, _smooth(column, window), color=colour, lw=0.7, alpha=0.35)
+            _line(ax, steps, _smooth(column, window), color=colour, lw=0.7, alpha=0.35)
     elif window > 1:
-        ax.plot(steps, values[:, 0], color=colour, lw=0.5, alpha=0.25)
-    ax.plot(steps, _smooth(_mean(values), window), color=colour, lw=2.0, label=label)
+        _line(ax, steps, values[:, 0], color=colour, lw=0.5, alpha=0.25)
+    _line(ax, steps, _smooth(_mean(values), window), color=colour, lw=2.0, label=label)
     ax.set_title(title)
     ax.margins(x=0.01)
     low, high = ax.get_ylim()
@@ -314,9 +367,47 @@ def _curve(ax: Axes, records: list[Record], name: str, title: str, colour: str, 
         ax.set_ylim(low - 0.1 * abs(low), high + 0.1 * abs(high))
 
 
+def _window(rounds: int) -> int:
+    """Rounds over which a run's curves are averaged."""
+    return max(1, rounds // 100)
+
+
+def _references(ax: Axes, policies: Policies) -> None:
+    """Dotted lines at what scripted policies earn, named at the right edge; what lies far from the curves would flatten
+    them and is only named, with an arrow."""
+    rewards = {name: float(np.mean([seed["reward"] for seed in seeds])) for name, seeds in policies.items() if seeds}
+    low, high = ax.get_ylim()
+    near = [r for r in rewards.values() if low - 0.5 * (high - low) <= r <= high + 0.5 * (high - low)]
+    low, high = min([low, *near]), max([high, *near])
+    low, high = low - 0.03 * (high - low), high + 0.03 * (high - low)
+    ax.set_ylim(low, high)
+    by_reward = sorted(rewards, key=lambda name: rewards[name])
+    places = spread([float(np.clip((rewards[name] - low) / (high - low), 0.0, 1.0)) for name in by_reward], 0.075)
+    for name, place in zip(by_reward, places, strict=True):
+        reward = rewards[name]
+        mark = " \u2193" if reward < low else " \u2191" if reward > high else ""
+        if not mark:
+            ax.axhline(reward, color=REFERENCE, ls=(0, (1, 1.5)), lw=1.2, zorder=1.5)
+        text = f"{name} {reward:.3g}{mark}"
+        ax.text(1.01, place, text, transform=ax.transAxes, fontsize=8, color=REFERENCE, va="center", clip_on=False)
+
+
+def spread(places: list[float], gap: float) -> list[float]:
+    """Rising places in [0, 1] moved as little as it takes, from the top down, to be `gap` apart."""
+    out = list(places)
+    for i in range(1, len(out)):
+        out[i] = max(out[i], out[i - 1] + gap)
+    ceiling = 1.0
+    for i in reversed(range(len(out))):
+        out[i] = min(out[i], ceiling)
+        ceiling = out[i] - gap
+    return out
+
+
 def _cost(ax: Axes, records: list[Record], constraint: dict[str, Any], colour: str) -> None:
-    limit, name = constraint["limit"], constraint["name"]
-    _curve(ax, records, f"cost/{name}", f"cost {name} [{constraint['unit']}]", colour)
+    limit, cost = constraint["limit"], f"cost/{constraint['name']}"
+    name = per_episode(records, cost)
+    _curve(ax, records, name, f"cost {constraint['name']} [{constraint['unit']}], {_span(name)}", colour)
     ax.axhline(limit, color=LIMIT, ls="--", lw=1.3, label=f"limit {limit:g}")
     low, high = ax.get_ylim()
     high = max(high, limit + 0.15 * max(limit - low, 1e-9))
@@ -327,7 +418,7 @@ def _cost(ax: Axes, records: list[Record], constraint: dict[str, Any], colour: s
 
 def _spent(ax: Axes, run: dict[str, Any], records: list[Record]) -> None:
     for i, c in enumerate(run["constraints"]):
-        colour = COLOURS[(i + 1) % len(COLOURS)]
+        colour = SERIES[(i + 1) % len(SERIES)]
         steps, sums, allowed = spent(records, c["name"], c["limit"])
         for column in sums.T if sums.shape[1] > 1 else ():
             ax.plot(steps, column, color=colour, lw=0.7, alpha=0.35)
@@ -340,9 +431,38 @@ def _spent(ax: Axes, run: dict[str, Any], records: list[Record]) -> None:
 
 def _together(ax: Axes, records: list[Record], found: list[str], title: str) -> None:
     for i, name in enumerate(found):
-        _curve(ax, records, name, title, COLOURS[i % len(COLOURS)], name)
+        agent = re.fullmatch(r".*/agent(\d+)", name)
+        of_all = f"{name}/agent0" in found
+        colour = agent_colour(int(agent[1])) if agent else INK if of_all else SERIES[i % len(SERIES)]
+        _curve(ax, records, name, title, colour, "all agents" if of_all else part_of(name))
+    values = np.concatenate([series(records, name)[1].ravel() for name in found])
+    _robust(ax, values[np.isfinite(values)], FLOORS.get(found[0].partition("/")[0], -np.inf))
     if len(found) > 1:
-        ax.legend(loc="best")
+        ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.03), handlelength=1.2)
+
+
+def part_of(name: str) -> str:
+    """What a metric's name says beyond its panel's title, agents counted from 1."""
+    head, _, rest = name.partition("/")
+    agent = re.fullmatch(r"agent(\d+)", rest)
+    text = f"agent {agent_name(int(agent[1]))}" if agent else rest.replace("/", ", ") or head
+    return text.replace("_", " ")
+
+
+def _robust(ax: Axes, values: np.ndarray, floor: float) -> None:
+    """A few outliers must not flatten the rest: the axis holds the middle 96 %, and says what lies beyond."""
+    if not values.size:
+        return
+    least, most = float(values.min()), float(values.max())
+    low, high = np.quantile(values, [0.02, 0.98])
+    wide = most - least > 4.0 * (high - low) > 0.0
+    bottom = max(floor, low - 0.25 * (high - low) if wide else least, least)
+    top = min(high + 0.25 * (high - low) if wide else most, most)
+    beyond = [f"up to {most:.2g}"] * bool(most > top) + [f"down to {least:.2g}"] * bool(least < bottom)
+    if beyond and top > bottom:
+        ax.set_ylim(bottom - 0.04 * (top - bottom), top + 0.04 * (top - bottom))
+        text = "\n".join(["outliers", *beyond])
+        ax.text(1.02, 0.0, text, transform=ax.transAxes, fontsize=7.5, color=REFERENCE, va="bottom")
 
 
 def _mean(values: np.ndarray) -> np.ndarray:

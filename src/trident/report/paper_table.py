@@ -68,7 +68,7 @@ def _converged_at(steps: np.ndarray, values: np.ndarray, share: float) -> float:
     if smooth[-1] <= smooth[0]:
         return np.nan
     goal = smooth[0] + share * (smooth[-1] - smooth[0])
-    return steps[there][window - 1 :][(smooth >= goal).argmax()]
+    return float(steps[there][window - 1 :][(smooth >= goal).argmax()])
 
 
 def over_training(run: dict[str, Any], records: list[Record], metric: str, kind: str = "metric") -> np.ndarray:

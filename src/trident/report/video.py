@@ -17,7 +17,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from PIL import Image
 
-from trident.report.figures import COLOURS, LIMIT, STYLE
+from trident.report.figures import STYLE
+from trident.report.palette import LIMIT, SERIES, agent_name, mode_colour
 
 MAX_FRAMES = 100
 
@@ -75,14 +76,14 @@ def write_chart(
         strip, first, *rest = axes[:, 0]
         _mode_strip(strip, mode_names, modes)
         time = np.arange(len(reward))
-        first.plot(time, reward, color=COLOURS[0], lw=1.3)
-        first.set_title("reward")
+        first.plot(time, reward, color=SERIES[0], lw=1.3)
+        first.set_title("reward of the step")
         for i, (ax, (name, cost)) in enumerate(zip(rest, costs.items(), strict=True)):
-            colour = COLOURS[(i + 1) % len(COLOURS)]
+            colour = SERIES[(i + 1) % len(SERIES)]
             ax.fill_between(time, cost, step="mid", color=colour, alpha=0.25, lw=0)
             ax.plot(time, np.cumsum(cost) / (time + 1), color=colour, lw=1.8, label="mean so far")
             ax.axhline(limits[name], color=LIMIT, ls="--", lw=1.2, label=f"limit {limits[name]:g}")
-            ax.set_title(f"cost {name}")
+            ax.set_title(f"cost {name} of the step")
             ax.set_ylim(bottom=min(0.0, float(cost.min())))
             ax.legend(loc="upper right", ncols=2)
         axes[-1, 0].set_xlabel("step of the episode")
@@ -94,13 +95,15 @@ def write_chart(
 
 
 def _mode_strip(ax: Axes, mode_names: list[str], modes: np.ndarray) -> None:
-    count = len(mode_names)
-    colours = COLOURS[:count] if count <= len(COLOURS) else mpl.colormaps["turbo"](np.linspace(0.05, 0.95, count))
+    count, agents = len(mode_names), modes.shape[1]
+    colours = [mode_colour(m) for m in range(count)]
     ax.imshow(
         modes.T, aspect="auto", interpolation="nearest", vmin=-0.5, vmax=count - 0.5,
         cmap=ListedColormap(colours),
     )  # fmt: skip
-    ax.set(title="mode of each agent", ylabel="agent", yticks=range(modes.shape[1]))
+    ax.set(title="mode of each agent", ylabel="agent")
+    shown = range(0, agents, -(-agents // 8))
+    ax.set_yticks(shown, [agent_name(i) for i in shown])
     ax.grid(False)
     patches = [Patch(color=c, label=n) for c, n in zip(colours, mode_names, strict=True)]
     used = [patches[m] for m in np.unique(modes)]

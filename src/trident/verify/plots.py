@@ -9,14 +9,14 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 
-from trident.report.figures import COLOURS, LIMIT, STYLE
+from trident.report.figures import STYLE
+from trident.report.palette import LIMIT, QUIET
+from trident.report.palette import SERIES as COLOURS
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 __all__ = ["COLOURS", "LIMIT", "panels", "slope_guide", "temperature_axis"]
-
-GUIDE = "#9AA3AB"
 
 
 def panels(
@@ -51,8 +51,8 @@ def slope_guide(ax: Any, x: np.ndarray, exponent: float, share: float = 0.04) ->
     """A dashed line of the given slope on logarithmic axes, labelled with it."""
     x = np.asarray(x, float)
     y = share * (x / x.max()) ** exponent
-    ax.plot(x, y, ls="--", lw=1.0, color=GUIDE, zorder=0)
-    ax.annotate(f"slope {exponent:g}", (x.min(), y[np.argmin(x)]), color=GUIDE, fontsize=8, ha="left", va="bottom",
+    ax.plot(x, y, ls="--", lw=1.0, color=QUIET, zorder=0)
+    ax.annotate(f"slope {exponent:g}", (x.min(), y[np.argmin(x)]), color=QUIET, fontsize=8, ha="left", va="bottom",
                 xytext=(0, 2), textcoords="offset points")  # fmt: skip
 
 

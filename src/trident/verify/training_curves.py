@@ -16,13 +16,14 @@ import numpy as np
 from matplotlib.ticker import NullFormatter
 
 import trident
+from trident.report.palette import method_styles
 from trident.report.records import read, series
 from trident.report.stats import Estimate
 from trident.report.tables import markdown
 from trident.run_directory import RECORDS, RUN, read_result, read_run
 from trident.verify.claim import Check, Claim, Data, Evidence, Experiment, Say
 from trident.verify.fits import fit_power, fit_powers, mean_interval
-from trident.verify.plots import COLOURS, panels, slope_guide
+from trident.verify.plots import panels, slope_guide
 
 POINTS = 24
 NO_REFLEX = "trident-scratch"
@@ -189,12 +190,13 @@ def draw(data: Data, path: Path) -> None:
     def curve(what: str, title: str, slopes: tuple[float, ...]) -> Any:
         def panel(ax: Any) -> None:
             top = 0.0
-            for (name, run), (style, colour) in zip(shown.items(), product(("-", "--", ":"), COLOURS), strict=False):
+            styles = method_styles([run["algo"] for run in shown.values()])
+            for (name, run), style in zip(shown.items(), styles, strict=True):
                 rows = np.array(run[what])
                 label = f"{name} ({len(rows)} seeds)"
-                ax.loglog(run["rounds"], rows.mean(axis=0), style, color=colour, lw=2, label=label)
+                ax.loglog(run["rounds"], rows.mean(axis=0), label=label, **style | {"marker": ""})
                 for row in rows:
-                    ax.loglog(run["rounds"], row, color=colour, lw=0.6, alpha=0.5)
+                    ax.loglog(run["rounds"], row, color=style["color"], lw=0.6, alpha=0.5)
                 top = max(top, float(rows.max()))
             rounds = np.array([r["rounds"][i] for r in shown.values() for i in (0, -1)])
             for slope in slopes if len(rounds) else ():

@@ -79,3 +79,12 @@ def test_the_camera_sees_all_the_living_and_nothing_prints_beyond_it(states, nam
 def test_the_camera_follows_a_battle_of_which_nobody_is_left(states):
     gone = states._replace(units=states.units._replace(health=0 * states.units.health))
     assert np.isfinite(camera(CONFIG, gone)).all()
+
+
+def test_every_sign_of_the_field_is_named_and_it_has_a_scale(states):
+    ax = Figure().add_subplot()
+    Smac(CONFIG).draw(ax, states)
+    named = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert {"stalker", "zealot", "dead", "hit", "health", "shield", "walked in 5 steps"} <= set(named)
+    assert "healing" not in named
+    assert any(text.get_text().endswith("grid units") for text in ax.texts)

@@ -60,3 +60,24 @@ def test_axes_get_the_map_alone(episode):
     env.draw(ax, states, 3)
     assert fig.axes == [ax]
     assert "coverage is not charged" in ax.get_title(loc="left")
+
+
+def test_every_sign_of_the_map_is_named_and_it_has_a_scale(episode):
+    env, states = episode
+    ax = Figure().add_subplot()
+    env.draw(ax, states, 24)
+    named = " ".join(text.get_text() for text in ax.get_legend().get_texts())
+    for word in (
+        "on board",
+        "fog 1",
+        "fog 2",
+        "hotspot",
+        "coverage, 128 m",
+        "flown in 40 slots",
+        "covered",
+        "not served",
+    ):
+        assert word in named
+    assert "100 m" in [text.get_text() for text in ax.texts]
+    bar = next(line for line in ax.lines if line.get_linewidth() == 3.0)
+    assert np.ptp(bar.get_xdata()) == pytest.approx(100.0)

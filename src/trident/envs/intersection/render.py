@@ -20,12 +20,14 @@ from trident.envs.intersection.dynamics import CRASHED, DRIVING, FINISHED, WAITI
 from trident.envs.intersection.right_of_way import relate
 from trident.envs.intersection.roads import poses
 from trident.physics import braking
+from trident.report.palette import FRAME, INK, LIMIT, QUIET, SAFE, SERIES, agent_name
+from trident.report.scale_bar import scale_bar
 
-INK, QUIET, ROAD, GRASS, LINE = "#1f2933", "#9aa5b1", "#d9dde2", "#eef3ea", "#ffffff"
-ROUTES = ("#2b6cb0", "#3c4a57", "#c77700")
-ROUTE_NAMES = ("left", "straight", "right")
-SHIELD, CRASH = "#c026d3", "#d64545"
-TIGHT, CLOSE, EASY = "#d64545", "#e6a100", "#2f9e6e"
+ROAD, GRASS, LINE = "#d9dde2", "#eef3ea", "#ffffff"
+ROUTES = (SERIES[0], SERIES[4], SERIES[1])
+ROUTE_NAMES = ("turns left", "goes straight", "turns right")
+SHIELD, CRASH = "#c026d3", LIMIT
+TIGHT, CLOSE, EASY = LIMIT, "#e6a100", SAFE
 SIGHT = 50.0
 """Half side of the map, m."""
 TENSE = 2.5
@@ -57,7 +59,7 @@ def draw(config: IntersectionConfig, where: Figure | Axes, states: Traffic, chan
     where.patch.set_facecolor("white")
     grid = where.add_gridspec(
         3, 2, width_ratios=[1.12, 1.0], height_ratios=[1.0, 0.8, 1.0], wspace=0.16, hspace=0.62,
-        left=0.015, right=0.975, top=0.93, bottom=0.09,
+        left=0.015, right=0.975, top=0.93, bottom=0.115,
     )  # fmt: skip
     draw_map(config, where.add_subplot(grid[:, 0]), states, box, stop[-1], gap[-1], changed)
     time = np.asarray(states.clock) * config.step
@@ -75,7 +77,7 @@ def draw_map(
     c, now = config, Traffic(*(np.asarray(x)[-1] for x in states))
     ax.set(xlim=(-SIGHT, SIGHT), ylim=(-SIGHT, SIGHT), aspect="equal", xticks=[], yticks=[], facecolor=GRASS)
     for spine in ax.spines.values():
-        spine.set_color("#d5d9de")
+        spine.set_color(FRAME)
     draw_roads(c, ax)
     draw_gap_links(ax, now, box, gap)
     altered = np.zeros(c.num_vehicles, bool) if changed is None or not len(changed) else changed[-1]
@@ -90,12 +92,16 @@ def draw_map(
     if count[3]:
         ax.set_title(f"{count[3]} crashed", loc="right", fontsize=10, color=CRASH, weight="bold")
     keys = [Line2D([], [], color=k, lw=5, label=name) for k, name in zip(ROUTES, ROUTE_NAMES, strict=True)]
+    keys.append(Line2D([], [], color=QUIET, lw=4.5, alpha=0.5, label="way it needs to stop"))
     keys.append(Line2D([], [], marker="o", ls="", mfc="none", mec=SHIELD, mew=2, ms=9, label="shield acts"))
-    keys += [Line2D([], [], color=k, lw=2, ls=":", label=n) for k, n in ((TIGHT, "gap < 0.5 s"), (CLOSE, "< 1.5 s"))]
+    keys.append(Line2D([], [], marker="X", ls="", mfc=CRASH, mec="white", ms=9, label="crashed"))
+    gaps = ((TIGHT, "will meet within 0.5 s"), (CLOSE, "within 1.5 s"))
+    keys += [Line2D([], [], color=colour, lw=2, ls=":", label=name) for colour, name in gaps]
     ax.legend(
-        handles=keys, loc="upper center", bbox_to_anchor=(0.5, -0.005), ncols=len(keys), fontsize=7.5, frameon=False,
-        handlelength=1.1, columnspacing=0.9, handletextpad=0.5,
+        handles=keys, loc="upper center", bbox_to_anchor=(0.5, -0.005), ncols=4, fontsize=7.5, frameon=False,
+        handlelength=1.3, columnspacing=1.1, handletextpad=0.8,
     )  # fmt: skip
+    scale_bar(ax, "m", INK)
 
 
 def draw_roads(config: IntersectionConfig, ax: Axes) -> None:
@@ -138,7 +144,7 @@ def draw_vehicle(c: IntersectionConfig, ax: Axes, now: Traffic, box: Any, i: int
     if shielded:
         ax.scatter(x, y, s=260, facecolors="none", edgecolors=SHIELD, linewidths=2.0, zorder=7)
     ax.annotate(
-        str(i + 1), (x - 4.6 * sin, y + 4.6 * cos), ha="center", va="center", fontsize=7.5, color=INK, weight="bold",
+        agent_name(i), (x - 4.6 * sin, y + 4.6 * cos), ha="center", va="center", fontsize=7.5, color=INK, weight="bold",
         zorder=8,
     )  # fmt: skip
 
@@ -217,8 +223,8 @@ def draw_vehicles(config: IntersectionConfig, ax: Axes, states: Traffic, changed
                 LineCollection([((k * dt, i - 0.3), (k * dt, i + 0.3)) for k in acts], colors=SHIELD, linewidths=1.2)
             )
     share = "" if changed is None or not changed.any() else f"   (shield: {changed.mean():.0%} of actions)"
-    _quiet(c, ax, f"vehicles on the road{share}")
+    _quiet(c, ax, f"each vehicle's time on the road, \u25b6 arrived{share}")
     ax.set_ylim(c.num_vehicles - 0.4, -0.6)
-    few = c.num_vehicles <= 8
-    ax.set_yticks(range(c.num_vehicles) if few else [], [str(i + 1) for i in range(c.num_vehicles)] if few else [])
-    ax.set_xlabel("s", fontsize=8, color=INK)
+    named = range(c.num_vehicles if c.num_vehicles <= 8 else 0)
+    ax.set_yticks(named, [agent_name(i) for i in named])
+    ax.set_xlabel("time, s", fontsize=8, color=INK)

@@ -13,16 +13,19 @@ from trident.envs.smac.actions import FIRST_TARGET
 from trident.envs.smac.config import SmacConfig
 from trident.envs.smac.engine import Units
 from trident.physics.combat import UnitType
+from trident.report.scale_bar import scale_bar
 
 GROUND, WALL, EDGE = "#3b3a33", "#23221e", "#5b594e"
 ALLY, ENEMY, INK, PAPER = "#3f9be8", "#e0483e", "#e9e6da", "#1b1b18"
 HEALTH, HURT, DYING, SHIELD = "#58d05a", "#f2c744", "#ef5b3f", "#8fd3ff"
 SHOTS = {"ally": "#bfe3ff", "enemy": "#ffc2a8", "heal": "#7dffb0"}
-OFFSET = "#ffe27a"
+OFFSET, HIT, FALLEN, QUIET = "#ffe27a", "#fff3b0", "#8a867a", "#a8a494"
 WINDOW = (12.0, 8.5)
 """Half of what is seen of an open field, grid units; more if the armies are further apart."""
 RIM = 1.6
 """Grid units kept free around the living, for their bodies and bars."""
+PATH = 6
+"""Steps whose places make a path."""
 EMBLEMS = {"marauder": "D", "medivac": "+", "zergling": "z"}
 """Letters of kinds, where it is not the first of the name."""
 
@@ -39,7 +42,7 @@ def draw(config: SmacConfig, where: Figure | Axes, states) -> None:
     where.patch.set_facecolor(PAPER)
     grid = where.add_gridspec(
         2, 2, width_ratios=[2.35, 1.0], height_ratios=[1.0, 1.0], wspace=0.2, hspace=0.42,
-        left=0.015, right=0.975, top=0.92, bottom=0.09,
+        left=0.015, right=0.975, top=0.92, bottom=0.115,
     )  # fmt: skip
     draw_field(config, where.add_subplot(grid[:, 0]), states)
     draw_pools(config, where.add_subplot(grid[0, 1]), states)
@@ -73,21 +76,40 @@ def draw_field(config: SmacConfig, ax: Axes, states) -> None:
     verdict = "" if ours and theirs else ("   VICTORY" if ours else "   DEFEAT" if theirs else "   DRAW")
     colour = INK if ours and theirs else ALLY if ours else ENEMY
     ax.set_title(title + verdict, loc="left", fontsize=10, color=colour)
-    keys = [
-        Line2D([], [], marker="o", ls="", mfc=ALLY, mec="white", ms=6, label="allies"),
-        Line2D([], [], marker="o", ls="", mfc=ENEMY, mec="white", ms=6, label="enemies"),
-        Line2D([], [], color=HEALTH, lw=3, label="health"),
-        Line2D([], [], color=SHOTS["ally"], lw=1.5, label="shot"),
-        Line2D([], [], color=OFFSET, lw=1.8, label="offset"),
-    ]
-    if config.roster.shield.any():
-        keys.insert(3, Line2D([], [], color=SHIELD, lw=3, label="shield"))
-    if config.roster.heals.any():
-        keys.append(Line2D([], [], color=SHOTS["heal"], lw=2, label="healing"))
+    keys = _keys(config)
     ax.legend(
-        handles=keys, loc="upper center", bbox_to_anchor=(0.5, -0.005), ncols=len(keys), fontsize=7.5, frameon=False,
-        labelcolor=INK, handlelength=1.3, columnspacing=1.2,
+        handles=keys, loc="upper center", bbox_to_anchor=(0.5, -0.005), ncols=-(-len(keys) // 2), fontsize=7.5,
+        frameon=False, labelcolor=INK, handlelength=1.3, columnspacing=1.2,
     )  # fmt: skip
+    scale_bar(ax, "grid units", INK)
+
+
+def _keys(config: SmacConfig) -> list[Line2D]:
+    """What the field's signs mean."""
+    roster = config.roster
+    line = lambda text, colour, width: Line2D([], [], color=colour, lw=width, label=text)  # noqa: E731
+    dot = lambda text, **look: Line2D([], [], ls="", label=text, **look)  # noqa: E731
+    keys = [
+        dot("ally", marker="o", mfc=ALLY, mec="white", ms=6),
+        dot("enemy", marker="o", mfc=ENEMY, mec="white", ms=6),
+        *(dot(kind, marker=f"${letter_of(kind)}$", color=INK, ms=6) for kind in sorted({k.name for k in roster.types})),
+        dot("hit", marker="*", color=HIT, ms=6),
+        dot("dead", marker="x", color=FALLEN, ms=5),
+        line("health", HEALTH, 3),
+        line("ally's shot", SHOTS["ally"], 1.5),
+        line("enemy's shot", SHOTS["enemy"], 1.5),
+        line("offset of an ally's move", OFFSET, 1.8),
+        line(f"walked in {PATH - 1} steps", QUIET, 1.6),
+    ]
+    if roster.shield.any():
+        keys.append(line("shield", SHIELD, 3))
+    if roster.heals.any():
+        keys.append(line("healing", SHOTS["heal"], 2))
+    return keys
+
+
+def letter_of(kind: str) -> str:
+    return EMBLEMS.get(kind, kind[0].upper())
 
 
 def camera(config: SmacConfig, states) -> tuple[float, float, float, float]:
@@ -136,7 +158,7 @@ def _ground(config: SmacConfig, ax: Axes, states) -> None:
 
 def _paths(config: SmacConfig, ax: Axes, states) -> None:
     """Where the living have walked in the last steps."""
-    x, y = (np.asarray(v)[-6:] for v in (states.units.x, states.units.y))
+    x, y = (np.asarray(v)[-PATH:] for v in (states.units.x, states.units.y))
     alive = np.asarray(states.units.health)[-1] > 0
     if len(x) < 2:
         return
@@ -149,7 +171,7 @@ def _paths(config: SmacConfig, ax: Axes, states) -> None:
 
 def _dead(ax: Axes, units: Units) -> None:
     dead = units.health <= 0
-    ax.scatter(units.x[dead], units.y[dead], marker="x", s=26, c="#8a867a", linewidths=1.3, alpha=0.7, zorder=1)
+    ax.scatter(units.x[dead], units.y[dead], marker="x", s=26, c=FALLEN, linewidths=1.3, alpha=0.7, zorder=1)
 
 
 def _shots(config: SmacConfig, ax: Axes, now) -> None:
@@ -163,7 +185,7 @@ def _shots(config: SmacConfig, ax: Axes, now) -> None:
         width = 3.0 if kind == "heal" else 2.2 if near else 1.2
         ax.plot(*line, color=SHOTS[kind], lw=width, alpha=0.85, zorder=4, solid_capstyle="round")
         if kind != "heal":
-            ax.scatter([units.x[j]], [units.y[j]], marker="*", s=34, c="#fff3b0", edgecolors="none", zorder=6.5)
+            ax.scatter([units.x[j]], [units.y[j]], marker="*", s=34, c=HIT, edgecolors="none", zorder=6.5)
 
 
 def _offsets(config: SmacConfig, ax: Axes, now) -> None:
@@ -190,9 +212,8 @@ def _bodies(config: SmacConfig, ax: Axes, units: Units) -> None:
         rim = "white" if ready and kind.damage else "#d7d2c2"
         ax.add_patch(Circle(place, kind.radius, fc=colour, ec=rim, lw=1.1, zorder=7 if kind.flying else 5))
         if len(roster.types) <= 40:
-            letter = EMBLEMS.get(kind.name, kind.name[0].upper())
             style = {"ha": "center", "va": "center", "fontsize": 6.5, "color": "white", "weight": "bold"}
-            ax.text(*place, letter, clip_on=True, zorder=8, **style)
+            ax.text(*place, letter_of(kind.name), clip_on=True, zorder=8, **style)
 
 
 def _bars(config: SmacConfig, ax: Axes, units: Units) -> None:
@@ -236,7 +257,8 @@ def draw_pools(config: SmacConfig, ax: Axes, states) -> None:
         share = pool[:, side].sum(1) / config.roster.pool[side].sum()
         ax.fill_between(time, share, color=colour, alpha=0.15, lw=0)
         ax.plot(time, share, color=colour, lw=1.8, label=f"{name} {share[-1]:.0%}")
-    _quiet(ax, "health and shields left")
+    _quiet(ax, "share of health and shields left")
+    ax.set_xlabel("time, s", fontsize=8, color=INK)
     ax.set(xlim=(0, max(time[-1], 10.0)), ylim=(0, 1.03))
     ax.legend(loc="lower left", fontsize=7.5, frameon=False, labelcolor=INK)
 
@@ -252,7 +274,7 @@ def draw_counts(config: SmacConfig, ax: Axes, states) -> None:
         "stop": (now.mode == 1) & living,
         "dead": ~living,
     }
-    counts, colours = [int(v.sum()) for v in doing.values()], (SHOTS["ally"], OFFSET, "#a8a494", "#5b594e")
+    counts, colours = [int(v.sum()) for v in doing.values()], (SHOTS["ally"], OFFSET, QUIET, EDGE)
     rows = np.arange(len(doing))
     ax.barh(rows, counts, color=colours, height=0.62)
     for row, count in zip(rows, counts, strict=True):
@@ -262,3 +284,4 @@ def draw_counts(config: SmacConfig, ax: Axes, states) -> None:
     _quiet(ax, f"allies {living.sum()} of {a}, enemies {alive[a:].sum()} of {roster.enemies}")
     ax.set(xlim=(0, 1.15 * a), ylim=(len(rows) - 0.4, -0.6))
     ax.set_yticks(rows, list(doing))
+    ax.set_xlabel("allies", fontsize=8, color=INK)

@@ -8,19 +8,16 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Circle
+from matplotlib.patches import Circle, Patch
 
 from trident.envs.uav_mec.config import UavMecConfig
 from trident.envs.uav_mec.dynamics import MecState
+from trident.report.palette import FILL, FRAME, INK, LIMIT, PAPER, QUIET, SAFE, agent_name, mode_colour
+from trident.report.scale_bar import scale_bar
 
-INK, PAPER, QUIET = "#1f2933", "#fbfbf8", "#9aa5b1"
-SAFE, UNSAFE = "#2f9e6e", "#d64545"
-MODES = ("#e8833a", "#2b6cb0", "#8e44ad", "#17909e", "#b7791f", "#c2417c", "#4c7a34", "#5a67d8")
+HOTSPOT = {"fc": "#F4D35E", "ec": "none", "alpha": 0.22}
 TRAIL = 40
-
-
-def mode_colour(mode: int) -> str:
-    return MODES[mode % len(MODES)]
+"""Slots."""
 
 
 def draw(config: UavMecConfig, where: Figure | Axes, states: MecState) -> None:
@@ -35,7 +32,7 @@ def draw(config: UavMecConfig, where: Figure | Axes, states: MecState) -> None:
     where.patch.set_facecolor("white")
     grid = where.add_gridspec(
         3, 2, width_ratios=[2.05, 1.0], height_ratios=[1.15, 1.0, 0.8], wspace=0.12, hspace=0.55,
-        left=0.03, right=0.975, top=0.93, bottom=0.09,
+        left=0.03, right=0.975, top=0.93, bottom=0.15,
     )  # fmt: skip
     draw_map(config, where.add_subplot(grid[:, 0]), states)
     draw_energy(config, where.add_subplot(grid[0, 1]), states)
@@ -57,12 +54,13 @@ def draw_map(config: UavMecConfig, ax: Axes, states: MecState, gauges: bool = Fa
     ax.set(xticks=[], yticks=[], facecolor=PAPER)
     ax.grid(False)
     for spine in ax.spines.values():
-        spine.set_color("#d5d9de")
+        spine.set_color(FRAME)
     for centre in state.hot:
-        ax.add_patch(Circle(tuple(centre), 1.5 * c.hotspot_spread, fc="#f4d35e", ec="none", alpha=0.22, zorder=0))
+        ax.add_patch(Circle(tuple(centre), 1.5 * c.hotspot_spread, zorder=0, **HOTSPOT))
     _draw_service(c, ax, state)
     _draw_fleet(c, ax, states)
     _draw_fogs(c, ax, state)
+    scale_bar(ax, "m", INK)
     title = f"slot {int(state.slot)}/{c.horizon}"
     if int(state.slot) <= c.grace:
         title += "   deployment: coverage is not charged"
@@ -72,15 +70,31 @@ def draw_map(config: UavMecConfig, ax: Axes, states: MecState, gauges: bool = Fa
             f"\nmost energy {most:.0f} of {c.energy_max:g} J    covered {share:.0%} of at least {c.coverage_min:.0%}"
         )
     ax.set_title(title, loc="left", fontsize=10, color=INK)
-    names = ["local", *(f"fog {f + 1}" for f in range(c.num_fogs))]
-    keys = [Line2D([], [], color=mode_colour(m), lw=2.5, label=name) for m, name in enumerate(names[:6])]
-    keys.append(Line2D([], [], marker="o", ls="", mfc=INK, mec=INK, ms=4, label="covered"))
-    keys.append(Line2D([], [], marker="o", ls="", mfc="white", mec=INK, ms=4, label="served"))
-    keys.append(Line2D([], [], marker="x", ls="", color=UNSAFE, ms=5, label="on its own"))
+    keys = _keys(c)
     ax.legend(
-        handles=keys, loc="upper center", bbox_to_anchor=(0.5, -0.005), ncols=len(keys), fontsize=7.5,
-        frameon=False, handlelength=1.2, columnspacing=1.1, handletextpad=0.5,
+        handles=keys, loc="upper center", bbox_to_anchor=(0.5, -0.005), ncols=-(-len(keys) // 3), fontsize=7.5,
+        frameon=False, handlelength=1.4, columnspacing=1.1, handletextpad=0.5,
     )  # fmt: skip
+
+
+def _keys(config: UavMecConfig) -> list[Line2D | Patch]:
+    """What the map's signs mean: links by mode, users, UAVs."""
+    names = ["computes on board", *(f"sends to fog {f + 1}" for f in range(config.num_fogs))]
+    keys: list[Line2D | Patch] = [
+        Line2D([], [], color=mode_colour(m), lw=2.5, label=name) for m, name in enumerate(names[:6])
+    ]
+    dot = lambda text, **look: Line2D([], [], ls="", label=text, **look)  # noqa: E731
+    return [
+        *keys,
+        Patch(label="hotspot of users", **HOTSPOT),
+        dot("UAV", marker="h", mfc=QUIET, mec="white", ms=9),
+        dot("UAV over its energy limit", marker="h", mfc=QUIET, mec=LIMIT, mew=1.8, ms=8),
+        dot(f"coverage, {config.coverage_radius:g} m", marker="o", mfc=FILL, mec=QUIET, ms=9),
+        Line2D([], [], color=INK, lw=1.6, alpha=0.6, label=f"flown in {TRAIL} slots"),
+        dot("user, covered", marker="o", mfc=INK, mec=INK, ms=4),
+        dot("served from afar", marker="o", mfc="white", mec=INK, ms=4),
+        dot("not served", marker="x", color=LIMIT, ms=5),
+    ]
 
 
 def _draw_service(config: UavMecConfig, ax: Axes, state: MecState) -> None:
@@ -94,7 +108,7 @@ def _draw_service(config: UavMecConfig, ax: Axes, state: MecState) -> None:
     groups = [(covered, {"c": INK, "s": 17}), (served & ~covered, {"facecolors": "white", "edgecolors": INK, "s": 17})]
     for mask, look in groups:
         ax.scatter(*state.user[mask].T, zorder=3, **look)
-    ax.scatter(*state.user[~served].T, marker="x", c=UNSAFE, s=24, zorder=3)
+    ax.scatter(*state.user[~served].T, marker="x", c=LIMIT, s=24, zorder=3)
 
 
 def _draw_fleet(config: UavMecConfig, ax: Axes, states: MecState) -> None:
@@ -111,10 +125,10 @@ def _draw_fleet(config: UavMecConfig, ax: Axes, states: MecState) -> None:
             ax.add_collection(LineCollection(list(parts), colors=INK, linewidths=1.6, alpha=fade, zorder=4))
         over = state.energy[i] > config.energy_max
         ax.scatter(
-            *place, marker="h", s=150, c=colour, edgecolors=UNSAFE if over else "white",
+            *place, marker="h", s=150, c=colour, edgecolors=LIMIT if over else "white",
             linewidths=2.2 if over else 1.2, zorder=6,
         )  # fmt: skip
-        ax.annotate(str(i + 1), place, ha="center", va="center", fontsize=7, color="white", weight="bold", zorder=7)
+        ax.annotate(agent_name(i), place, ha="center", va="center", fontsize=7, color="white", weight="bold", zorder=7)
 
 
 def _draw_fogs(config: UavMecConfig, ax: Axes, state: MecState) -> None:
@@ -146,16 +160,17 @@ def draw_energy(config: UavMecConfig, ax: Axes, states: MecState) -> None:
     c, state = config, last(states)
     rows = np.arange(c.num_uavs)
     top = 1.45 * c.energy_max
-    ax.barh(rows, np.full(c.num_uavs, top), color="#eef1f4", height=0.62)
+    ax.barh(rows, np.full(c.num_uavs, top), color=FILL, height=0.62)
     over = state.energy > c.energy_max
-    colours = [UNSAFE if o else mode_colour(int(m)) for o, m in zip(over, state.mode, strict=True)]
+    colours = [LIMIT if o else mode_colour(int(m)) for o, m in zip(over, state.mode, strict=True)]
     ax.barh(rows, np.minimum(state.energy, top), color=colours, height=0.62)
-    ax.axvline(c.energy_max, color=UNSAFE, lw=1.4, ls="--")
+    ax.axvline(c.energy_max, color=LIMIT, lw=1.4, ls="--")
     flown = np.asarray(states.energy)[np.asarray(states.slot) > 0]
     share = (flown > c.energy_max).mean() if len(flown) else 0.0
-    _quiet(ax, f"energy per slot, limit {c.energy_max:g} J   ({100 * share:.1f} % over so far)")
+    _quiet(ax, f"energy per slot, limit {c.energy_max:g} J   ({100 * share:.1f} % over)")
     ax.set(xlim=(0, top), ylim=(c.num_uavs - 0.4, -0.6))
-    ax.set_yticks(rows if c.num_uavs <= 8 else [], [f"UAV {i + 1}" for i in rows] if c.num_uavs <= 8 else [])
+    named = range(c.num_uavs if c.num_uavs <= 8 else 0)
+    ax.set_yticks(named, [f"UAV {agent_name(i)}" for i in named])
 
 
 def draw_coverage(config: UavMecConfig, ax: Axes, states: MecState) -> None:
@@ -164,12 +179,13 @@ def draw_coverage(config: UavMecConfig, ax: Axes, states: MecState) -> None:
     share = (np.asarray(states.reach) <= c.coverage_radius).mean(1)
     low = (share < c.coverage_min - 1e-6) & (time > c.grace)
     charged = max((time > c.grace).sum(), 1)
-    ax.axvspan(0, c.grace, color="#eef1f4", lw=0)
+    ax.axvspan(0, c.grace, color=FILL, lw=0)
     ax.plot(time, share, color=SAFE, lw=1.5)
-    ax.fill_between(time, share, c.coverage_min, where=low.tolist(), color=UNSAFE, alpha=0.6, step="mid")
-    ax.axhline(c.coverage_min, color=UNSAFE, lw=1.4, ls="--")
-    _quiet(ax, f"covered users, at least {c.coverage_min:.0%}   ({100 * low.sum() / charged:.1f} % below so far)")
+    ax.fill_between(time, share, c.coverage_min, where=low.tolist(), color=LIMIT, alpha=0.6, step="mid")
+    ax.axhline(c.coverage_min, color=LIMIT, lw=1.4, ls="--")
+    _quiet(ax, f"share of users covered, limit {c.coverage_min:g}   ({100 * low.sum() / charged:.1f} % below)")
     ax.set(xlim=(0, c.horizon), ylim=(0, 1.02))
+    ax.text(0.5 * c.grace, 0.02, "not charged", rotation=90, ha="center", va="bottom", fontsize=6, color=INK)
 
 
 def draw_modes(config: UavMecConfig, ax: Axes, states: MecState) -> None:
@@ -183,8 +199,8 @@ def draw_modes(config: UavMecConfig, ax: Axes, states: MecState) -> None:
             chosen.T, aspect="auto", interpolation="nearest", extent=box, cmap=palette, vmin=-0.5,
             vmax=c.num_fogs + 0.5,
         )  # fmt: skip
-    _quiet(ax, "mode of each UAV")
+    _quiet(ax, "mode of each UAV, in the colours of the map")
     ax.set(xlim=(0, c.horizon), ylim=(c.num_uavs - 0.5, -0.5))
-    ax.set_yticks(range(c.num_uavs) if c.num_uavs <= 8 else [])
-    ax.set_yticklabels([str(i + 1) for i in range(c.num_uavs)] if c.num_uavs <= 8 else [])
+    named = range(c.num_uavs if c.num_uavs <= 8 else 0)
+    ax.set_yticks(named, [agent_name(i) for i in named])
     ax.set_xlabel("slot", fontsize=8, color=INK)
