@@ -8,7 +8,6 @@ no rate."""
 
 from __future__ import annotations
 
-from itertools import product
 from pathlib import Path
 from typing import Any
 
