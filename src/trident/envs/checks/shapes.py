@@ -150,13 +150,18 @@ def action_shape(spec: EnvSpec) -> HybridAction:
 def timestep_shape(spec: EnvSpec) -> TimeStep:
     """Shapes and dtypes of a time step, by the contract."""
     agents, costs = spec.num_agents, spec.num_constraints
-    number = lambda *shape: jax.ShapeDtypeStruct(shape, jnp.float32)  # noqa: E731
-    flag = lambda *shape: jax.ShapeDtypeStruct(shape, bool)  # noqa: E731
+
+    def number(*shape: int) -> Any:
+        return jax.ShapeDtypeStruct(shape, jnp.float32)
+
+    def flag(*shape: int) -> Any:
+        return jax.ShapeDtypeStruct(shape, bool)
+
     return TimeStep(
         obs=number(agents, spec.obs_dim), state=number(spec.state_dim), mode_mask=flag(agents, spec.action.num_modes),
         alive=flag(agents), reward=number(), cost=number(costs), margin=number(costs), terminated=flag(),
         truncated=flag(), metrics={m.name: number() for m in spec.metrics}, cost_attribution=flag(agents, costs),
-    )  # pyright: ignore[reportArgumentType]  # fmt: skip
+    )  # fmt: skip
 
 
 def timestep_faults(name: str, spec: EnvSpec, out: Any) -> Iterator[str]:
