@@ -3,6 +3,7 @@
 import os
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ["COLUMNS"] = "200"  # tables are as wide as they like, whatever terminal the tests run in
 # Tests spend their time in the compiler, not in the programs: without optimisation they take a third of it.
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0"
 

@@ -114,3 +114,11 @@ def test_a_run_whose_records_are_lost_is_compared_by_its_result(tmp_path):
     folder = write_run(tmp_path / "happo", "happo", -6.5, 0.2)
     (folder / "records.jsonl").unlink()
     assert compare_table([folder]).splitlines()[-1].endswith("| 0 | 2 | - |")
+
+
+def test_a_run_whose_references_are_still_to_be_played_is_not_finished(tmp_path):
+    folder = write_run(tmp_path / "happo", "happo", -6.5, 0.2)
+    result = json.loads((folder / "result.json").read_text())
+    (folder / "result.json").write_text(json.dumps(result | {"pending": ["planner"]}))
+    with pytest.raises(TridentError, match=r"not finished: `trident resume .*happo`"):
+        load_runs([folder])

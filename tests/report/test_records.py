@@ -138,3 +138,23 @@ def test_numbers_are_readable(value, text):
 def test_plain_tables_align():
     lines = tables.plain(["name", "x"], [["a", "10"], ["long one", "2"]]).splitlines()
     assert lines == ["name       x", "--------  --", "a         10", "long one   2"]
+
+
+def test_a_table_that_is_too_wide_goes_on_below(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    text = tables.plain(["name", "one", "two", "three"], [["a long one", "1.00", "22.0", "333"]])
+    first, *others = (part.splitlines() for part in text.split("\n\n"))
+    assert first == ["name         one", "----------  ----", "a long one  1.00"]
+    assert [part[0].split() for part in others] == [["name", "two"], ["name", "three"]]
+    monkeypatch.setenv("COLUMNS", "80")
+    assert "\n\n" not in tables.plain(["name", "one"], [["a", "b"]])
+
+
+def test_a_result_of_many_policies_fits_80_columns(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    many = dict.fromkeys(("trident", "random", "greedy", "planner", "base-policy"), RESULT["policies"]["a"])
+    text = tables.result_table(RUN, RESULT | {"policies": many, "pending": ["nominal"]})
+    assert max(map(len, text.splitlines())) <= 80
+    assert all(name in text for name in many)
+    assert text.count("cost energy <= 0.1 rate") > 1, "every part names its rows"
+    assert "not evaluated yet: nominal" in text

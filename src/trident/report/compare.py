@@ -36,7 +36,10 @@ def load_runs(folders: list[Path]) -> list[tuple[dict[str, Any], dict[str, Any],
 
 
 def has_ended(run: dict[str, Any], result: dict[str, Any], records: list[Record]) -> bool:
-    """Whether the records go on to the run's planned end, or to where the last of its seeds diverged."""
+    """Whether the records go on to the run's planned end, or to where the last of its seeds diverged, and whoever was
+    to be evaluated has been."""
+    if result.get("pending"):
+        return False
     return is_trained(run, records) or bool(result.get("diverged") and not result["seeds"])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,16 +12,35 @@ from trident.errors import TridentError
 from trident.report.stats import Estimate, bootstrap
 
 
+def terminal_width() -> int | None:
+    """Columns of the terminal (or of the variable COLUMNS); None where the output goes elsewhere."""
+    return shutil.get_terminal_size((0, 0)).columns or None
+
+
 def plain(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns aligned with spaces: the first to the left, the others to the right."""
+    """Columns aligned with spaces: the first to the left, the others to the right. What does not fit into the terminal
+    goes on in a second table below, with the first column again."""
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
 
-    def line(cells: Sequence[str]) -> str:
-        padded = [cells[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(cells[1:], widths[1:], strict=True))]
-        return "  ".join(padded).rstrip()
+    def line(cells: Sequence[str], columns: list[int]) -> str:
+        return "  ".join([cells[0].ljust(widths[0]), *(cells[i].rjust(widths[i]) for i in columns)]).rstrip()
 
-    rule = "  ".join("-" * w for w in widths)
-    return "\n".join([line(header), rule, *(line(row) for row in rows)])
+    rule = ["-" * w for w in widths]
+    return "\n\n".join(
+        "\n".join(line(cells, columns) for cells in [header, rule, *rows])
+        for columns in _parts(widths, terminal_width())
+    )
+
+
+def _parts(widths: Sequence[int], room: int | None) -> list[list[int]]:
+    """Which columns, but for the first, stand in which table."""
+    parts: list[list[int]] = [[]]
+    for i in range(1, len(widths)):
+        used = widths[0] + sum(2 + widths[j] for j in [*parts[-1], i])
+        if room is not None and used > room and parts[-1]:
+            parts.append([])
+        parts[-1].append(i)
+    return parts
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -78,7 +98,7 @@ def result_rows(run: dict[str, Any], result: dict[str, Any]) -> tuple[list[str],
     """
     policies = result["policies"]
     one = max(map(len, policies.values())) < 2
-    header = ["per step (one seed: no interval)" if one else "per step, mean over seeds [95 % interval]", *policies]
+    header = ["per step (one seed: no interval)" if one else "per step, mean [95 % interval]", *policies]
     rows = [["reward", *(_cell(seeds, "reward") for seeds in policies.values())]]
     for c in run["constraints"]:
         cells = []
@@ -106,6 +126,8 @@ def result_table(run: dict[str, Any], result: dict[str, Any], style: str = "plai
     notes = [f"{result['episodes']} fresh episodes per seed, {kind}, seeds {result['seeds']}"]
     for seed, what in result["diverged"].items():
         notes.append(f"seed {seed} diverged at round {what['round']} ({what['quantity']}) and is left out")
+    if result.get("pending"):
+        notes.append(f"not evaluated yet: {', '.join(result['pending'])}")
     return "\n".join([text, "", *notes])
 
 
