@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from trident.errors import TridentError
 from trident.report.progress import Silent
 from trident.simulation.evaluate import summarise
 from trident.training.evaluation import evaluation_keys
-from trident.training.session import seed_keys
+from trident.training.session import Outcome, seed_keys
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +39,14 @@ def test_a_run_leaves_records_result_figures_and_a_video(run):
     table = run.table()
     assert "cost use <= 0.4" in table
     assert "moved [m] (higher is better)" in table
+
+
+def test_what_a_run_is_stands_on_one_line(run):
+    assert repr(run) == f"Run(tiny on tiny, 2 seeds, round 10 of 10, {str(run.out)!r})"
+    assert repr(run.setup) == "Setup(tiny on tiny, 2 seeds, 10 rounds)"
+    assert re.fullmatch(r"RunState\(\d+ arrays, \d+\.\d MB\)", repr(run.state))
+    ended = Outcome(run.setup, run.out, run.state, 10, None)
+    assert repr(ended) == f"Outcome(tiny on tiny, 2 seeds, round 10 of 10, {str(run.out)!r})"
 
 
 def test_evaluation_can_be_repeated_and_uses_fresh_episodes(run):

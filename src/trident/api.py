@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -17,14 +16,14 @@ import numpy as np
 from trident.errors import TridentError
 from trident.fields import check_name
 from trident.report import records as recording
-from trident.report.progress import Progress, progress_for
+from trident.report.progress import Progress, Silent, progress_for
 from trident.report.tables import result_table
 from trident.run_directory import FIGURES, RECORDS, RESULT, read_result, read_run, write_json
-from trident.simulation.host import Say
 from trident.training import session
 from trident.training.backend import AnyPolicy, backend_of
 from trident.training.evaluation import assess_run
 from trident.training.fine_tune import check_fit
+from trident.training.interrupt import leaving
 from trident.training.loop import RunState
 from trident.training.registry import ALGORITHMS
 from trident.training.settings import Settings, Setup, describe, make_setup, mode_names, setup_of
@@ -69,9 +68,8 @@ def train(
 
 def start(setup: Setup, out: str | Path | None = None, progress: Progress | None = None) -> Run:
     """Train what `make_setup` built."""
-    folder = Path(out) if out is not None else default_folder(setup)
     progress = progress or progress_for()
-    return _finish(session.train(setup, folder, progress), progress)
+    return _finish(session.train(setup, None if out is None else Path(out), progress), progress)
 
 
 def resume(
@@ -90,24 +88,29 @@ def load(run: str | Path, env: AnyEnv | None = None) -> Run:
     return Run(setup, folder, state, rounds, None, tuple(notes))
 
 
-def default_folder(setup: Setup) -> Path:
-    return Path("runs") / f"{setup.spec.name}-{setup.algorithm.name}-{time.strftime('%Y%m%d-%H%M%S')}"
-
-
 def _finish(outcome: session.Outcome, progress: Progress) -> Run:
     run = Run(outcome.setup, outcome.out, outcome.state, outcome.rounds, outcome.stopped_by)
+    if run.stopped_by is None:
+        text = f"stopped; training is done and nothing of it was lost. For the rest: trident resume {run.out}"
+        with leaving(progress, text):
+            try:
+                _conclude(run, progress)
+            finally:
+                progress.end()
+    return run
+
+
+def _conclude(run: Run, progress: Progress) -> None:
     from trident.report.figures import draw_figures  # matplotlib takes a second to import
 
-    if run.stopped_by is None:
-        settings = run.setup.settings
-        if episodes := settings.eval_episodes:
-            beside = ", beside the scripted policies" if settings.references else ""
-            progress.say(f"evaluating on {episodes} fresh episodes per seed{beside} ...")
-            run.evaluate(episodes, references=settings.references, write=True, say=progress.say)
-        draw_figures(run.out)
-        if settings.video and hasattr(run.setup.env, "draw"):
-            run.render()
-    return run
+    settings = run.setup.settings
+    if episodes := settings.eval_episodes:
+        run.evaluate(episodes, references=settings.references, write=True, progress=progress)
+    progress.doing("drawing figures")
+    draw_figures(run.out)
+    if settings.video and hasattr(run.setup.env, "draw"):
+        progress.doing("making a video of one episode (--no-video leaves it out)")
+        run.render()
 
 
 def scripted_policy(env: AnyEnv, name: str) -> AnyPolicy:
@@ -156,7 +159,7 @@ def render(
     return files
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Run:
     """A trained (or interrupted) run."""
 
@@ -166,6 +169,9 @@ class Run:
     rounds: int
     stopped_by: int | None = None
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Run({self.setup.title}, round {self.rounds} of {self.setup.rounds}, {str(self.out)!r})"
 
     @cached_property
     def info(self) -> dict[str, Any]:
@@ -207,14 +213,19 @@ class Run:
         deterministic: bool | None = None,
         references: bool = True,
         write: bool = False,
-        say: Say | None = None,
+        progress: Progress | None = None,
     ) -> dict[str, Any]:
-        """Every seed's policy and the scripted references on the same fresh episodes; slow simulators `say` how far
-        they are. Unless told otherwise, policies are flown as their algorithm wants it (`Algorithm.sampled`)."""
+        """Every seed's policy and the scripted references on the same fresh episodes; `write` keeps each result as soon
+        as it is there. Unless told otherwise, policies are flown as their algorithm wants it (`Algorithm.sampled`)."""
         session.enable_compilation_cache()
-        result = assess_run(self.setup, self.state.algo, self.diverged, episodes, deterministic, references, say)
-        if write:
-            write_json(self.out / RESULT, recording.plain(result))
+        progress, result = progress or Silent(), {}
+        for result in assess_run(
+            self.setup, self.state.algo, self.diverged, episodes, deterministic, references, progress
+        ):
+            if write:
+                write_json(self.out / RESULT, recording.plain(result))
+            if len(result["policies"]) == 1 and "pending" in result:
+                progress.say(f"\n{result_table(self.info, result)}\n")
         return result
 
     def policy(self, seed: int | None = None, deterministic: bool | None = None) -> AnyPolicy:

@@ -12,7 +12,7 @@ PRESETS = {
 }
 POLICIES = {"reflex": "base-policy"}
 """Scripted policies."""
-OPTIONS = {"--film": "--video", "--no-film": "--no-video"}
+OPTIONS = {"--film": "--video", "--no-film": "--no-video", "--commits": "--any-commit"}
 SETTINGS = {"film": "video"}
 CONFIG = {"reflex": "base_policy", "attention": "violation_fraction", "slope": "gradient"}
 METRICS = {

@@ -12,7 +12,7 @@ from PIL import Image
 
 from trident.errors import TridentError
 from trident.report import figures, video
-from trident.report.progress import PlainProgress, plan_line
+from trident.report.progress import LiveProgress, PlainProgress, Ticking, plan_line
 
 RUN = {
     "algo": "a",
@@ -269,3 +269,34 @@ def test_progress_shows_whole_episodes_keeps_the_last_and_waits_for_the_first():
     for line in (second, third):
         assert "reward 4  " in line
         assert "energy 4 OVER (limit 0.5)" in line
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_on_a_terminal_what_is_being_done_ticks_and_goes_while_the_bar_stays(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    now = [100.0]
+    ticking = Ticking("compiling")
+    now[0] = 112.4
+    assert ticking.__rich__().plain == "compiling ... 12 s"
+    monkeypatch.undo()
+    stream = Terminal()
+    progress = LiveProgress(stream)
+    progress.begin(RUN)
+    progress.resume_at({"round": 0})
+    for row in rows(300):
+        progress.update(row)
+    progress.end()
+    bar = len(stream.getvalue())
+    assert "300/300" in stream.getvalue()
+    progress.doing("evaluating planner 3/5 on the same episodes")
+    progress.end()
+    after = stream.getvalue()[bar:]
+    assert "evaluating planner 3/5 on the same episodes ... 0 s" in after
+    assert after.rindex("\x1b[2K") > after.rindex("evaluating"), "its line is wiped"
+    assert after.rindex("\x1b[?25h") > after.rindex("\x1b[?25l"), "the cursor is back"

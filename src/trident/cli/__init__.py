@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import trident
 from trident.errors import TridentError
+from trident.training.interrupt import own_process
 
 Command = Callable[[list[str]], int]
 
@@ -36,19 +37,23 @@ COMMANDS: dict[str, tuple[str, Command]] = {
 """name -> (one line of help, what to call with the remaining arguments)"""
 
 HELP = """\
-TRIDENT: safe multi-agent reinforcement learning with hybrid actions on physics-governed systems.
+TRIDENT: safe multi-agent reinforcement learning with hybrid actions
+on physics-governed systems.
 
-  trident train uav-mec                      train with the defaults, then table, curves and GIF
-  trident train uav-mec --algo happo --seeds 1 --episodes 200
-  trident eval runs/my-run                   evaluate it again
-  trident list                               what there is
+  trident train uav-mec --quick       a trial of about a minute
+  trident train uav-mec               train in full, then table, curves and GIF
+  trident eval runs/my-run            evaluate it again
+  trident list                        what there is
 
 commands (`trident COMMAND --help` tells more):
 """
 
 
 def main(argv: list[str] | None = None) -> int:
-    argv = sys.argv[1:] if argv is None else argv
+    """Without `argv` it is the process itself that was called `trident`."""
+    if argv is None:
+        with own_process():
+            return main(sys.argv[1:])
     warnings.showwarning = lambda message, *_, **__: print(f"trident: {message}", file=sys.stderr)
     try:
         return _dispatch(argv)

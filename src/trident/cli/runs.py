@@ -16,7 +16,9 @@ from trident.errors import TridentError
 from trident.report.compare import compare_table, label, load_runs, references
 from trident.report.figures import draw_comparison, draw_figures
 from trident.report.merge_seeds import pool
+from trident.report.progress import progress_for
 from trident.report.tables import result_table
+from trident.training.interrupt import leaving
 from trident.training.settings import read_run
 
 RunDirectory = tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="RUN")]]
@@ -32,7 +34,7 @@ class ResumeOptions:
 
 def resume(argv: list[str]) -> int:
     text = """\
-Go on with an interrupted run: the result is bit for bit that of an uninterrupted one.
+Go on with an interrupted run; it ends bit for bit like an uninterrupted one.
 
 Examples:
   trident resume runs/my-run
@@ -64,7 +66,7 @@ Evaluate every seed of a run, and the scripted references, on fresh episodes.
 Examples:
   trident eval runs/my-run
   trident eval runs/my-run --episodes 1000 --policy sampled
-  trident eval runs/my-run --env smarts-intersection --episodes 10      (another simulator)
+  trident eval runs/my-run --env smarts-intersection    (another simulator)
 """
     options = parse(EvalOptions, argv, "eval", text)
     if options.episodes < 1:
@@ -74,13 +76,18 @@ Examples:
         print(note, file=sys.stderr)
     if options.env is not None:
         run = run.on(options.env)
-    result = run.evaluate(
-        options.episodes,
-        deterministic={"own": None, "sampled": False, "most-likely": True}[options.policy],
-        references=options.references,
-        write=options.env is None,
-        say=lambda text: print(text, file=sys.stderr),
-    )
+    progress = progress_for(sys.stderr)
+    with leaving(progress, f"stopped; for the rest: trident eval {options.run}"):
+        try:
+            result = run.evaluate(
+                options.episodes,
+                deterministic={"own": None, "sampled": False, "most-likely": True}[options.policy],
+                references=options.references,
+                write=options.env is None,
+                progress=progress,
+            )
+        finally:
+            progress.end()
     print(result_table(run.info, result))
     return 0
 
@@ -89,7 +96,7 @@ Examples:
 class ReportOptions:
     run: RunDirectory
     """Run directory."""
-    markdown: bool = False
+    markdown: tyro.conf.FlagCreatePairsOff[bool] = False
     """Print the table as markdown."""
 
 
@@ -116,13 +123,13 @@ class CompareOptions:
     """Finished run directories of one environment."""
     figure: Path | None = None
     """Also draw their curves into this PNG."""
-    markdown: bool = False
+    markdown: tyro.conf.FlagCreatePairsOff[bool] = False
     """Print the table as markdown."""
 
 
 def compare(argv: list[str]) -> int:
     text = """\
-Put several runs on one environment side by side, scripted references first; from their records alone.
+Put several runs on one environment side by side, from their records alone.
 
 Examples:
   trident compare runs/happo runs/trident
@@ -146,13 +153,13 @@ class PoolOptions:
     """Finished run directories that differ in their seeds alone."""
     out: Path = Path("pooled")
     """Where the pooled records go."""
-    commits: bool = False
+    any_commit: tyro.conf.FlagCreatePairsOff[bool] = False
     """Pool runs of different commits, too: for changes that leave results alone. The record names all of them."""
 
 
 def pool_runs(argv: list[str]) -> int:
     text = """\
-Pool runs of one method that were trained seed by seed (on several cores or machines) into one record of all seeds.
+Pool runs of one method that were trained seed by seed into one record.
 
 Example:
   trident train uav-mec --seeds 0, --out runs/a
@@ -160,6 +167,6 @@ Example:
   trident pool runs/a runs/b --out runs/all
 """
     options = parse(PoolOptions, argv, "pool", text)
-    pool(list(options.runs), options.out, options.commits)
+    pool(list(options.runs), options.out, options.any_commit)
     print(options.out)
     return 0

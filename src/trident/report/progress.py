@@ -15,7 +15,6 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
-from rich.table import Table
 from rich.text import Text
 
 from trident.report.records import Record, series
@@ -31,6 +30,11 @@ class Progress(Protocol):
         ...
 
     def update(self, record: Record) -> None: ...
+
+    def doing(self, text: str) -> None:
+        """Something long begins; it lasts until the next of them, or the end."""
+        ...
+
     def say(self, text: str) -> None: ...
     def end(self) -> None: ...
 
@@ -39,12 +43,13 @@ class Silent:
     def begin(self, run: dict[str, Any]) -> None: ...
     def resume_at(self, last: Record) -> None: ...
     def update(self, record: Record) -> None: ...
+    def doing(self, text: str) -> None: ...
     def say(self, text: str) -> None: ...
     def end(self) -> None: ...
 
 
-def progress_for() -> Progress:
-    stream = sys.stdout
+def progress_for(stream: TextIO | None = None) -> Progress:
+    stream = stream or sys.stdout
     return LiveProgress(stream) if stream.isatty() else PlainProgress(stream)
 
 
@@ -77,7 +82,7 @@ def _mean(record: Record, name: str) -> float:
     return float(finite.mean()) if finite.size else np.nan
 
 
-COMPILING = "compiling (a minute or two the first time, cached afterwards; Ctrl-C is heard when it is done) ..."
+COMPILING = "compiling (a minute or two the first time, cached afterwards)"
 
 
 class PlainProgress:
@@ -93,7 +98,7 @@ class PlainProgress:
     def begin(self, run: dict[str, Any]) -> None:
         self._run = run
         self.say(plan_line(run))
-        self.say(COMPILING)
+        self.doing(COMPILING)
 
     def resume_at(self, last: Record) -> None:
         self._started, self._first_round = time.monotonic(), last["round"]
@@ -114,10 +119,23 @@ class PlainProgress:
             parts.append(f"{name} {_number(value)}{mark}")
         self.say("  ".join(parts))
 
+    def doing(self, text: str) -> None:
+        self.say(f"{text} ...")
+
     def say(self, text: str) -> None:
         print(text, file=self._stream, flush=True)
 
     def end(self) -> None: ...
+
+
+class Ticking:
+    """What is being done, and for how many seconds: drawn anew, it shows that it lives."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._began = text, time.monotonic()
+
+    def __rich__(self) -> Text:
+        return Text(f"{self._text} ... {time.monotonic() - self._began:.0f} s", style="dim")
 
 
 class LiveProgress:
@@ -126,44 +144,56 @@ class LiveProgress:
     def __init__(self, stream: TextIO) -> None:
         self._console = Console(file=stream)
         self._bar = Bar(
-            TextColumn("round"), MofNCompleteColumn(), BarColumn(bar_width=40),
+            TextColumn("round"), MofNCompleteColumn(), BarColumn(bar_width=None),
             TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
-            console=self._console,
+            console=self._console, expand=True,
         )  # fmt: skip
-        self._live = Live(console=self._console, refresh_per_second=4, transient=False)
+        self._live: Live | None = None
+        self._shown: Any = None
         self._run: dict[str, Any] = {}
         self._known: dict[str, float] = {}
         self._task: Any = None
 
     def begin(self, run: dict[str, Any]) -> None:
         self._run = run
-        self._console.print(plan_line(run), highlight=False, soft_wrap=True)
-        self._live.start()
-        self._live.update(Text(COMPILING, style="dim"))
+        self._console.print(plan_line(run), highlight=False)
+        self.doing(COMPILING)
 
     def resume_at(self, last: Record) -> None:
         self._task = self._bar.add_task("", total=self._run["rounds"], completed=last["round"])
-        self._live.update(self._bar)
+        self._show(self._bar)
 
     def update(self, record: Record) -> None:
         self._bar.update(self._task, completed=record["round"])
-        self._live.update(Group(self._bar, self._values(record)))
+        self._show(Group(self._bar, self._values(record)))
+
+    def doing(self, text: str) -> None:
+        self._show(Ticking(text))
 
     def say(self, text: str) -> None:
-        self._console.print(text, style="yellow", highlight=False, soft_wrap=True)
+        self._console.print(text, highlight=False, soft_wrap=True)
 
     def end(self) -> None:
-        self._live.stop()
+        """The bar stays on the screen; what was being done is done, and goes."""
+        if self._live is not None:
+            self._live.transient = isinstance(self._shown, Ticking)
+            self._live.stop()
+            self._live = None
 
-    def _values(self, record: Record) -> Table:
-        table = Table.grid(padding=(0, 2))
-        cells = []
+    def _show(self, what: Any) -> None:
+        if self._live is None:
+            self._live = Live(console=self._console, refresh_per_second=4)
+            self._live.start()
+        self._shown = what
+        self._live.update(what)
+
+    def _values(self, record: Record) -> Text:
+        line = Text()
         for name, value, limit in shown(self._run, record, self._known):
             style = "bold" if limit is None or value != value else "green" if value <= limit else "red"
-            against = "" if limit is None else f" / {limit:g}"
-            cells.append(Text.assemble((f"{name} ", "dim"), (_number(value), style), (against, "dim")))
-        table.add_row(*cells)
-        return table
+            against = "" if limit is None else f"\u00a0/\u00a0{limit:g}"  # a value stays on one line with its name
+            line.append_text(Text.assemble((f"{name}\u00a0", "dim"), (_number(value), style), (against, "dim"), "  "))
+        return line
 
 
 def _number(value: float) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from trident.report.progress import Progress, Silent
 from trident.simulation.evaluate import summarise
 from trident.simulation.host import Say
 from trident.training.backend import backend_of
@@ -48,19 +50,25 @@ def assess_run(
     episodes: int,
     deterministic: bool | None = None,
     references: bool = True,
-    say: Say | None = None,
-) -> dict[str, Any]:
-    """The content of result.json: summaries per policy and seed. A diverged seed is listed, not averaged. Unless told
-    otherwise, policies are flown as their algorithm wants it (Algorithm.sampled)."""
+    progress: Progress | None = None,
+) -> Iterator[dict[str, Any]]:
+    """The content of result.json, anew after every policy, the run's own first: summaries per policy and seed. Who is
+    still to come stands in `pending`. A diverged seed is listed, not averaged. Unless told otherwise, policies are
+    flown as their algorithm wants it (Algorithm.sampled)."""
+    progress = progress or Silent()
     good = [i for i, seed in enumerate(setup.seeds) if str(seed) not in diverged]
     name = setup.algorithm.name
     deterministic = not setup.algorithm.sampled if deterministic is None else deterministic
-    learned = assess_learned(setup, states, episodes, deterministic, say)
+    beside = [r for r in REFERENCES if references and r in setup.env.scripted and r != name]
+    progress.doing(f"evaluating {name} on {episodes} fresh episodes per seed")
+    learned = assess_learned(setup, states, episodes, deterministic, progress.say)
     policies = {name: [learned[i] for i in good]}
-    for reference in REFERENCES if references else ():
-        if reference in setup.env.scripted and reference != name:
-            policies[reference] = assess_scripted(setup, reference, episodes, say)
-    return _result(setup, diverged, episodes, deterministic, [setup.seeds[i] for i in good], policies)
+    result = _result(setup, diverged, episodes, deterministic, [setup.seeds[i] for i in good], policies)
+    for i, reference in enumerate(beside):
+        yield result | {"pending": beside[i:]}
+        progress.doing(f"evaluating {reference} {i + 1}/{len(beside)} on the same episodes")
+        policies[reference] = assess_scripted(setup, reference, episodes, progress.say)
+    yield result
 
 
 def empty_result(setup: Setup, diverged: dict[str, Any]) -> dict[str, Any]:

@@ -25,6 +25,10 @@ class RunState(NamedTuple):
     diverged: Any  # bool: frozen at its last good state
     episodes: EpisodeSums  # for metrics alone
 
+    def __repr__(self) -> str:
+        leaves = jax.tree.leaves(self)
+        return f"RunState({len(leaves)} arrays, {sum(x.nbytes for x in leaves) / 1e6:.1f} MB)"
+
 
 class Program(NamedTuple):
     init: Callable[[Key], RunState]

@@ -7,11 +7,8 @@ whole RunState and cuts the records back to its round, so that the run ends bit 
 from __future__ import annotations
 
 import os
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +27,7 @@ from trident.training import checkpoint
 from trident.training.backend import backend_of
 from trident.training.evaluation import empty_result
 from trident.training.fine_tune import check_sizes, check_start_from, tile_seeds
+from trident.training.interrupt import Stop, stopping
 from trident.training.loop import CompiledRun, RunState, is_finite
 from trident.training.record import divergence, first_record, make_record, prepare_values
 from trident.training.settings import Setup, identity, setup_of, write_run
@@ -45,10 +43,14 @@ class Outcome(NamedTuple):
     stopped_by: int | None
     """The signal that ended the run early."""
 
+    def __repr__(self) -> str:
+        return f"Outcome({self.setup.title}, round {self.rounds} of {self.setup.rounds}, {str(self.out)!r})"
 
-def train(setup: Setup, out: Path, progress: Progress | None = None) -> Outcome:
-    """Start a new run in `out`, which must be empty or absent."""
-    check_empty(out)
+
+def train(setup: Setup, out: Path | None, progress: Progress | None = None) -> Outcome:
+    """Start a new run in `out`, which must be empty or absent; None: in a new folder of its own."""
+    if out is not None:
+        check_empty(out)
     if setup.settings.warm_start is not None:
         check_warm_start(setup)  # says what is wrong before anything is written or compiled
     backend_of(setup.env).check(setup.env)  # so does a simulator that cannot start
@@ -57,6 +59,7 @@ def train(setup: Setup, out: Path, progress: Progress | None = None) -> Outcome:
         old, folder = check_start_from(setup)
         check_sizes(load_state(old, folder)[0].algo, template.algo, folder)  # it can be read, and it fits
     _check_memory(setup, template)
+    out = new_folder(setup) if out is None else out
     with alone(out, make=True):
         check_empty(out)  # nobody has begun here in the meantime
         run = write_run(out, setup)
@@ -78,6 +81,21 @@ def resume(
         if setup.rounds > old["rounds"]:
             (out / RESULT).unlink(missing_ok=True)  # of the shorter run
         return _run(setup, out, run, progress or Silent(), fresh=False)
+
+
+def new_folder(setup: Setup) -> Path:
+    """runs/ENV-ALGO-TIME, made here and now, so that of several jobs started in one second each has its own."""
+    name = f"{setup.spec.name}-{setup.algorithm.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    for suffix in ("", *(f"-{i}" for i in range(2, 1000))):
+        folder = Path("runs") / (name + suffix)
+        try:
+            folder.mkdir(parents=True)
+            return folder
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise TridentError(f"cannot write to {folder}: {error.strerror or error}") from error
+    raise TridentError(f"there are too many runs called {name}: --out chooses another place")
 
 
 def seed_keys(setup: Setup) -> Any:
@@ -160,7 +178,7 @@ class _Journal:
 
 
 def _run(setup: Setup, out: Path, run: dict[str, Any], progress: Progress, fresh: bool) -> Outcome:
-    with _signals(progress) as stop:
+    with stopping(progress, out) as stop:
         progress.begin(run)
         try:
             machine = build(setup, progress.say)
@@ -238,7 +256,7 @@ def _with_replay(setup: Setup, machine: CompiledRun, state: RunState, round_: in
 
 
 def _rounds(
-    machine: CompiledRun, journal: _Journal, progress: Progress, state: RunState, last: Record, stop: _Stop
+    machine: CompiledRun, journal: _Journal, progress: Progress, state: RunState, last: Record, stop: Stop
 ) -> tuple[RunState, Record]:
     setup = journal.setup
     _stop_if_all_diverged(journal, last)
@@ -276,34 +294,3 @@ def _stop_if_all_diverged(journal: _Journal, record: Record) -> None:
     raise TridentError(
         f"every seed has diverged ({divergence(seed, what)}); their last good states are in {journal.out / CHECKPOINTS}"
     )
-
-
-@dataclass
-class _Stop:
-    signal: int | None = None
-    begun: bool = False
-    """Whether rounds are being played yet."""
-
-
-@contextmanager
-def _signals(progress: Progress) -> Iterator[_Stop]:
-    """The first Ctrl-C (or SIGTERM) asks the run to stop after its round; the second one ends it at once."""
-    stop = _Stop()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-    old = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
-
-    def ask(number: int, _: Any) -> None:
-        stop.signal = number
-        signal.signal(number, signal.SIG_DFL)
-        when = "after this round" if stop.begun else "before the next round"
-        progress.say(f"stopping {when} (once more to quit at once)")
-
-    for s in old:
-        signal.signal(s, ask)
-    try:
-        yield stop
-    finally:
-        for s, handler in old.items():
-            signal.signal(s, handler)

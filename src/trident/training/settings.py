@@ -109,6 +109,14 @@ class Setup(NamedTuple):
     algorithm: Algorithm
     settings: Settings
 
+    def __repr__(self) -> str:
+        return f"Setup({self.title}, {self.rounds} rounds)"
+
+    @property
+    def title(self) -> str:
+        count = len(self.seeds)
+        return f"{self.algorithm.name} on {self.spec.name}, {count} seed{'s' * (count > 1)}"
+
     @property
     def seeds(self) -> tuple[int, ...]:
         return self.settings.seed_list
