@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,11 +16,12 @@ import pytest
 from support import tiny
 
 from trident.cli import COMMANDS, main
+from trident.cli.train import _full_name
 from trident.errors import TridentError
 from trident.report.progress import PlainProgress
 from trident.training import session
-from trident.training.registry import ALGORITHMS, ENVS
-from trident.training.settings import parse_seeds
+from trident.training.registry import ALGORITHMS, ENVS, default_config, make_env
+from trident.training.settings import Settings, parse_seeds, read_run
 
 SMALL = ["--algo", "tiny", "--episodes", "20", "--seeds", "2", "--eval-episodes", "4"]
 
@@ -70,9 +74,9 @@ def trained(training):
         ("train tiny --algo tiny --algo.replay 1000000000000", "lower --algo.replay or --seeds"),
         ("train tiny --algo happo --algo.envs 0", "--algo.envs and --algo.steps must be at least 1"),
         ("train tiny --algo trident --algo.estimator exakt", "unknown estimator 'exakt': there are auto, "),
-        ("train tiny --algo trident --algo.attention 1", "--algo.attention is a share"),
-        ("train tiny --algo trident --algo.damping 0", "--algo.damping must be above 0"),
-        ("train tiny --algo trident --algo.backtracks 0", "--algo.backtracks must be at least 1"),
+        ("train tiny --algo trident --algo.violation-fraction 1", "--algo.step.violation-fraction must be at least 0"),
+        ("train tiny --algo trident --algo.damping 0", "--algo.step.damping must be above 0"),
+        ("train tiny --algo trident --algo.backtracks 0", "--algo.step.backtracks must be at least 1"),
         ("eval nowhere --episodes 0", "--episodes must be at least 1"),
         ("render tiny --env tiny", "--env shows a run elsewhere, and tiny is none"),
         ("train --algo tiny", "which environment?"),
@@ -84,7 +88,8 @@ def trained(training):
         ("render nowhere", "unknown environment 'nowhere'"),
         ("render tiny --policy rand", "unknown scripted policy 'rand' of tiny: did you mean 'random'?"),
         ("check tinny", "unknown environment 'tinny'"),
-        ("list all", "takes no arguments"),
+        ("list tinny", "there is no environment or algorithm 'tinny': did you mean 'tiny'?"),
+        ("list tiny happo", "takes one name at most"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_the_way_out(words, message, capsys, tmp_path, monkeypatch):
@@ -117,14 +122,77 @@ def test_help_of_every_command_teaches(command, capsys):
         assert f"  trident {command} " in said, "at least one example"
 
 
-def test_help_of_train_shows_the_options_of_the_algorithm(capsys):
-    with pytest.raises(SystemExit):
-        main(["train", "tiny", "--algo", "tiny", "--help"])
-    said = capsys.readouterr().out
+def said_by(capsys, *words: str) -> str:
+    with contextlib.suppress(SystemExit):
+        assert main(list(words)) == 0
+    return capsys.readouterr().out
+
+
+def test_help_all_of_train_shows_the_options_of_the_algorithm(capsys):
+    said = said_by(capsys, "train", "tiny", "--algo", "tiny", "--help-all")
     assert "--algo.lr FLOAT" in said
     assert "Step size." in said
     assert "--limit NAME=VALUE" in said
     assert "--eval-episodes" in said
+    assert "--references, --no-references" in said, "a switch that is on shows both of its names, and reads forwards"
+
+
+@pytest.mark.parametrize("words", [*COMMANDS, "bench speed", "bench table1", "bench table6", "bench fingerprint"])
+def test_help_fits_on_a_screen(words, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = said_by(capsys, *words.split(), "--help").splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len(lines) <= 45
+
+
+def test_help_of_train_names_options_that_exist_and_values_that_are_true(capsys):
+    said = said_by(capsys, "train", "tiny", "--algo", "tiny", "--help")
+    options = set(re.findall(r"--[a-z][a-z-]*(?=[ \n])", said)) - {"--help-all"}
+    everything = said_by(capsys, "train", "tiny", "--algo", "tiny", "--help-all")
+    assert len(options) >= 12
+    assert all(re.search(rf"{name}[ ,\n]", everything) for name in options), options
+    whole = Settings()
+    for text in (
+        f"each seed ({whole.episodes})",
+        f"which ones ({whole.seeds})",
+        f"evaluate on ({whole.eval_episodes})",
+    ):
+        assert text in said
+    assert "use=0.4, noise=2" in said
+    assert "--algo.lr 0.1" in said
+
+
+def test_settings_of_a_group_may_be_named_without_it():
+    config = default_config("trident", make_env("tiny"))
+    for word, full in (
+        ("--algo.damping", "--algo.step.damping"),
+        ("--algo.damping=1", "--algo.step.damping=1"),
+        ("--algo.no-conditional", "--algo.actor.no-conditional"),
+        ("--algo.critic.lr", "--algo.critic.lr"),
+        ("--algo.nothing", "--algo.nothing"),
+        ("--algo", "--algo"),
+        ("--episodes", "--episodes"),
+    ):
+        assert _full_name(word, config, "trident") == full
+    with pytest.warns(FutureWarning, match="attention is now called violation_fraction"):
+        assert _full_name("--algo.attention", config, "trident") == "--algo.step.violation-fraction"
+
+
+def test_a_quick_trial_is_short_keeps_the_learner_and_says_what_it_left_out(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "tiny", "--algo", "tiny", "--quick", "--seeds", "2"]) == 0
+    said = capsys.readouterr().out
+    assert "quick trial: 20 of 2,000 episodes, 2 of 3 seeds, 20 of 200 evaluation episodes," in said
+    assert "no scripted policies to compare with and no video" in said
+    assert "round 10/10" in said
+    (run,) = (tmp_path / "runs").iterdir()
+    info = read_run(run)
+    assert info["config"] == read_run_config("tiny")
+    assert not (run / "figures" / "episode.gif").exists()
+
+
+def read_run_config(algo: str) -> dict:
+    return json.loads(json.dumps(dataclasses.asdict(default_config(algo, make_env("tiny")))))
 
 
 def test_general_help_and_version(capsys):
@@ -140,7 +208,19 @@ def test_list_has_a_line_for_everything(capsys):
     lines = capsys.readouterr().out.splitlines()
     for name in (*ENVS, *ALGORITHMS):
         assert sum(line.split()[:1] == [name] for line in lines) >= 1, name
-    assert "[scripted: random]" in next(line for line in lines if line.split()[:1] == ["tiny"])
+
+
+def test_list_fits_the_terminal_and_tells_more_of_a_name(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = said_by(capsys, "list").splitlines()
+    assert max(map(len, lines)) <= 80
+    for name in (*ENVS, *ALGORITHMS):
+        card = said_by(capsys, "list", name) if name in ("tiny", "uav-mec", "trident", "smac-MMM2-safe") else name
+        assert max(map(len, card.splitlines())) <= 80
+        assert card.startswith(name)
+    card = " ".join(said_by(capsys, "list", "tiny").split())
+    assert "scripted random" in card
+    assert "use <= 0.4 rate, noise <= 2 rate" in card
 
 
 def test_check_passes_a_good_environment(capsys):

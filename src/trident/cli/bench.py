@@ -20,16 +20,16 @@ from trident.report.paper_table import grid_table, versus_table
 from trident.report.tables import check_place, insert
 
 EXAMPLES = """\
-Measure environment, training and update speed on this machine, as ratios taken in one run.
+Measure environment, training and update speed on this machine, as ratios.
 
 Examples:
-  trident bench speed --quick                          minutes; small networks
-  trident bench speed                                  everything, tens of minutes
-  trident bench speed --only env update                two parts of it
+  trident bench speed --quick                    minutes; small networks
+  trident bench speed                            everything, tens of minutes
+  trident bench speed --only env update          two parts of it
   trident bench speed --algos trident --sizes default
-  trident bench speed --show benchmarks/speed/record.json     print an earlier record
+  trident bench speed --show benchmarks/speed/record.json    an earlier record
 
-PyTorch is compared if it can be imported; TRIDENT_TORCH_PYTHON may name another Python that has it.
+PyTorch is compared if it can be imported (or by TRIDENT_TORCH_PYTHON's Python).
 """
 
 
@@ -54,18 +54,16 @@ class SpeedOptions:
 
 
 TABLE_TEXT = """\
-Run every method of a table of the paper with the same budget, then print ours beside the printed numbers (in brackets).
+Run every method of a table with one budget; print ours beside the paper's.
 
 Examples:
   trident bench table1 --episodes 1500 --seeds 3 --out runs/table1
-  trident bench ablations --methods trident trident-no-physics --episodes 200 --seeds 1 --out runs/quick
-  trident bench table1 --jobs 1                     one run at a time, for comparable minutes
-  trident bench table4-aim --steps 4500000 --seeds 3           the paper's budget
+  trident bench ablations --methods trident trident-no-physics --episodes 200
+  trident bench table1 --jobs 1          one at a time, for comparable minutes
+  trident bench table4-aim --steps 4500000 --seeds 3        the paper's budget
   trident bench table6 --maps 3m 8m --methods mappo trident --steps 300000
-  trident bench table6 --steps 5000000 --seeds 5               the paper's budget, all maps
 
-Finished runs are not run again and interrupted ones are resumed: the same command goes on after a kill. The table is
-also written to OUT/TABLE.md.
+The same command goes on after a kill. The table is also in OUT/TABLE.md.
 """
 
 
@@ -101,12 +99,12 @@ class MapTableOptions(TableOptions):
 
 
 FINGERPRINT_TEXT = """\
-Do training rounds still run the same programs? Each is traced at tiny sizes, hashed and compared with what was stored.
+Do training rounds still run the same programs? Traced, hashed and compared.
 
 Examples:
   trident bench fingerprint --envs uav-mec --algos trident macpo     seconds
-  trident bench fingerprint                                          every pair, an hour
-  trident bench fingerprint --store                                  after a change that is meant to change programs
+  trident bench fingerprint                          every pair, an hour
+  trident bench fingerprint --store                  they are meant to change
 """
 
 

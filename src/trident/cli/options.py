@@ -18,12 +18,23 @@ from trident.renamed import OPTIONS, current
 T = TypeVar("T")
 
 
-def parse(options: type[T], argv: list[str], command: str, description: str) -> T:
-    """`options` is a dataclass whose field docstrings are the help texts."""
+HELP, HELP_ALL = ("-h", "--help"), "--help-all"
+
+
+def wants_help(argv: list[str]) -> bool:
+    return any(word in (*HELP, HELP_ALL) for word in argv)
+
+
+def parse(options: type[T], argv: list[str], command: str, description: str, brief: str | None = None) -> T:
+    """`options` is a dataclass whose field docstrings are the help texts. Of a command with many options --help shows
+    `brief`, and --help-all everything."""
     argv = [current(word, OPTIONS) for word in argv]
-    asked_for_help = "-h" in argv or "--help" in argv
-    if not asked_for_help:
+    if not wants_help(argv):
         _check_names(options, argv, command)
+    elif brief is not None and HELP_ALL not in argv:
+        print(brief)
+        raise SystemExit(0)
+    argv = ["--help" if word == HELP_ALL else word for word in argv]
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
@@ -32,7 +43,6 @@ def parse(options: type[T], argv: list[str], command: str, description: str) -> 
                 prog=f"trident {command}",
                 description=description,
                 args=argv,
-                config=(tyro.conf.FlagCreatePairsOff,),
             )
     except SystemExit as exit_:
         if exit_.code in (0, None):

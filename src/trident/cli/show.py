@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -10,12 +12,13 @@ from typing import Annotated
 import tyro
 
 from trident import api
-from trident.cli.options import parse
+from trident.cli.options import parse, wants_help
 from trident.envs.checks.values import find_doubts, find_faults
 from trident.errors import TridentError
-from trident.fields import check_name
+from trident.fields import check_name, flatten
+from trident.report.tables import terminal_width
 from trident.training.registry import ALGORITHMS, ENVS, make_env
-from trident.training.settings import read_run
+from trident.training.settings import mode_names, read_run
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class RenderOptions:
 
 def render(argv: list[str]) -> int:
     text = """\
-Play one episode; write a chart of it (PNG) and, if the environment can be drawn, a video (GIF) of it.
+Play one episode; make a chart (PNG) and, if it can be drawn, a video (GIF).
 
 Examples:
   trident render runs/my-run
@@ -78,28 +81,78 @@ def _render_scripted(options: RenderOptions) -> list[Path]:
     )
 
 
+LIST_HELP = """\
+usage: trident list [NAME]
+
+Every environment and every algorithm, a line each; of NAME all there is."""
+
+
 def list_all(argv: list[str]) -> int:
-    if argv and argv[0] in ("-h", "--help"):
-        print("usage: trident list\n\nEvery environment with its scripted policies, and every algorithm, a line each.")
-        return 0
-    if argv:
-        raise TridentError(f"`trident list` takes no arguments, not {' '.join(argv)!r}")
-    rows = []
-    for name, entry in ENVS.items():
-        spec, scripted = (env := make_env(name)).spec, ", ".join(env.scripted)
-        size = f"{spec.num_agents} agents, {spec.action.num_modes} modes, {spec.num_constraints} constraints"
-        rows.append([name, size, f"{entry.help} [scripted: {scripted or 'none'}]"])
-    print("environments:\n" + _indented(rows))
-    print("\nalgorithms:\n" + _indented([[name, preset.help] for name, preset in ALGORITHMS.items()]))
-    print("\nA scripted policy of an environment can be used wherever an algorithm can: --algo random")
+    if wants_help(argv):
+        print(LIST_HELP)
+    elif not argv:
+        print("environments:\n" + _overview({name: entry.help for name, entry in ENVS.items()}))
+        print("\nalgorithms:\n" + _overview({name: preset.help for name, preset in ALGORITHMS.items()}))
+        print("\n`trident list NAME` tells more of one of them.")
+    elif len(argv) > 1:
+        raise TridentError(f"`trident list` takes one name at most, not {' '.join(argv)!r}")
+    elif argv[0] in ENVS:
+        print(_of_env(argv[0]))
+    elif argv[0] in ALGORITHMS:
+        print(_of_algorithm(argv[0]))
+    else:
+        near = difflib.get_close_matches(argv[0], [*ENVS, *ALGORITHMS], n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "`trident list` shows all of them"
+        raise TridentError(f"there is no environment or algorithm {argv[0]!r}: {hint}")
     return 0
 
 
-def _indented(rows: list[list[str]]) -> str:
-    if not rows:
-        return "  none"
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return "\n".join("  " + "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows)
+def _overview(texts: dict[str, str]) -> str:
+    """A line each, cut to the terminal's width."""
+    width, room = max(map(len, texts)), terminal_width()
+    lines = [f"  {name.ljust(width)}  {text}" for name, text in texts.items()]
+    return "\n".join(line if room is None or len(line) <= room else _cut(line, room) for line in lines)
+
+
+def _cut(line: str, room: int) -> str:
+    """Up to the last whole word before `room`."""
+    return line[: room - 3].rpartition(" ")[0].rstrip(" ,;:(") + " ..."
+
+
+def _of_env(name: str) -> str:
+    env = make_env(name)
+    spec = env.spec
+    constraints = [f"{c.name} <= {c.limit:g} {c.unit}".rstrip() for c in spec.constraints]
+    rows = {
+        "agents": f"{spec.num_agents}, observing {spec.obs_dim} numbers each; {spec.horizon} steps an episode",
+        "modes": f"{', '.join(mode_names(spec))}, with up to {spec.action.low.shape[-1]} parameters",
+        "constraints": ", ".join(constraints) or "none",
+        "metrics": ", ".join(f"{m.name} [{m.unit}]" if m.unit else m.name for m in spec.metrics) or "none",
+        "scripted": ", ".join(env.scripted) or "none",
+        "shield": "none" if env.shield is None else "yes (--shielded)",
+    }
+    return _card(
+        f"{name} (environment, version {spec.version})", ENVS[name].help, rows, f"trident train {name} --quick"
+    )
+
+
+def _of_algorithm(name: str) -> str:
+    preset = ALGORITHMS[name]
+    rows = {"settings": ", ".join(flatten(preset.config))}
+    return _card(f"{name} (algorithm)", preset.help, rows, f"trident train uav-mec --algo {name} --help-all")
+
+
+def _card(title: str, text: str, rows: dict[str, str], command: str) -> str:
+    width = max(map(len, rows))
+    lines = [_wrapped(f"  {key.ljust(width)}  ", value) for key, value in rows.items()]
+    return "\n".join([title, _wrapped("  ", text), "", *lines, "", f"  {command}"])
+
+
+def _wrapped(head: str, text: str) -> str:
+    return textwrap.fill(
+        text, min(terminal_width() or 80, 100), initial_indent=head, subsequent_indent=" " * len(head),
+        break_on_hyphens=False,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -110,11 +163,11 @@ class CheckOptions:
 
 def check(argv: list[str]) -> int:
     text = """\
-Check that an environment keeps the contract: shapes, masks, finite numbers, determinism, physics.
+Check an environment: shapes, masks, finite numbers, determinism, physics.
 
 Examples:
   trident check uav-mec
-  python -c "import trident; trident.check_env(MyEnv())"      (an environment of your own)
+  python -c "import trident; trident.check_env(MyEnv())"     (one of your own)
 """
     options = parse(CheckOptions, argv, "check", text)
     env = make_env(options.env)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,23 +11,51 @@ from typing import Annotated, Any
 import tyro
 
 from trident import api
-from trident.cli.options import parse
+from trident.cli.options import parse, wants_help
 from trident.errors import TridentError
+from trident.fields import flatten, spelled_out
+from trident.renamed import CONFIG, current
 from trident.training.registry import ENVS, default_config, make_env
 from trident.training.settings import Settings, make_setup
+from trident.types import AnyEnv
 
 EXAMPLES = """\
 Train an algorithm on an environment; evaluate, tabulate and draw the result.
 
 Examples:
-  trident train uav-mec
-  trident train uav-mec --algo happo --episodes 500 --seeds 1 --out runs/quick
-  trident train uav-mec --limit {limit} --warm-start greedy
-  trident train uav-mec-hard --start-from runs/uav-mec-trident   fine-tune elsewhere what a run has learned
-  trident train uav-mec --algo {algo} --algo.{field} {value}      (--algo.NAME: settings of the algorithm)
-
-Ctrl-C stops after the current round and saves; `trident resume RUN` goes on.
+  trident train {env} --quick
+  trident train {env} --algo happo --episodes 500 --seeds 1
+  trident train {env} --limit {limit} --out runs/tight
 """
+BRIEF = """\
+usage: trident train ENV [OPTIONS]
+
+{examples}
+  ENV                  environment (`trident list` shows all of them)
+
+what is trained:
+  --quick              a trial: {quick_rounds} rounds of one seed and a short evaluation
+  --algo NAME          algorithm, or a scripted policy of ENV ({algo})
+  --algo.NAME VALUE    setting of the algorithm, e.g. --algo.{name} {value}
+  --episodes N         training episodes of each seed ({episodes})
+  --seeds N|I,J,...    how many seeds side by side, or which ones ({seeds})
+  --limit NAME=VALUE   another limit on a mean cost per step
+                       ({limits})
+  --shielded           pass every action through the environment's shield
+  --warm-start POLICY  imitate this scripted policy before the first round
+  --start-from RUN     go on from what another run has learned
+
+what becomes of it:
+  --out FOLDER         run directory (runs/ENV-ALGO-TIME)
+  --eval-episodes N    fresh episodes of each seed to evaluate on ({eval_episodes})
+  --no-references      do not evaluate the environment's scripted policies
+  --no-video           do not make a video of the trained policy
+
+--help-all shows every option, with all settings of {algo}.
+Ctrl-C stops after the current round and saves; `trident resume RUN` goes on."""
+QUICK_ROUNDS = 10
+QUICK = {"seeds": 1, "eval_episodes": 20, "references": False, "video": False}
+"""A trial is shorter and shows less; the learner is the same."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +64,8 @@ class TrainOptions:
     """Environment (`trident list` shows all of them)."""
     algo: str = field(default_factory=api.default_algorithm)
     """Algorithm preset, or a scripted policy of the environment."""
+    quick: tyro.conf.FlagCreatePairsOff[bool] = False
+    """A trial of a few rounds of one seed, with a short evaluation and no video."""
     out: Path | None = None
     """Run directory; default: runs/ENV-ALGO-TIME."""
     settings: Annotated[Settings, tyro.conf.arg(name="")] = field(default_factory=Settings)
@@ -44,8 +75,13 @@ def train(argv: list[str]) -> int:
     name, algo = _env_and_algo(argv)
     env = make_env(name)
     config = default_config(algo, env)
-    options = parse(_with_config(config), argv, "train", _description(env, algo, config))
+    argv = [_full_name(word, config, algo) for word in argv]
+    settings = _quick_settings(name, algo) if "--quick" in argv else Settings()
+    examples, brief = _help(name, env, algo, config)
+    options = parse(_with_defaults(config, settings), argv, "train", examples, brief)
     setup = make_setup(name, options.algo, options.settings, options.config)
+    if options.quick:
+        print(_left_out(options.settings))
     return finish(api.start(setup, options.out))
 
 
@@ -62,7 +98,6 @@ def finish(run: api.Run) -> int:
 
 def _env_and_algo(argv: list[str]) -> tuple[str, str]:
     """The two names that decide which options exist, found before anything else is parsed."""
-    asked_for_help = "-h" in argv or "--help" in argv
     algo, after_option, free = api.default_algorithm(), False, []
     for i, word in enumerate(argv):
         if word == "--algo" and i + 1 < len(argv):
@@ -76,26 +111,63 @@ def _env_and_algo(argv: list[str]) -> tuple[str, str]:
     names = free or [word for i, word in enumerate(argv) if word in ENVS and before[i] != "--algo"]
     if names:
         return names[0], algo
-    if asked_for_help:
+    if wants_help(argv):
         return ("uav-mec" if "uav-mec" in ENVS else next(iter(ENVS))), algo
     raise TridentError("which environment? for example: trident train uav-mec (`trident list` shows all of them)")
 
 
-def _with_config(config: Any) -> Any:
+def _full_name(word: str, config: Any, algo: str) -> str:
+    """--algo.lr -> --algo.critic.lr: a setting may be named without its group, and by its name of old."""
+    option, equals, value = word.partition("=")
+    head, dot, name = option.replace("-", "_").partition("__algo.")
+    if head or not dot:
+        return word
+    negated = name.startswith("no_") and name not in flatten(config)
+    name = current(name.removeprefix("no_") if negated else name, CONFIG)
+    try:
+        group, _, last = spelled_out(config, name, algo).rpartition(".")
+    except TridentError:
+        return word  # the parser knows what to say
+    path = ".".join([group] * bool(group) + ["no_" * negated + last])
+    return "--algo." + path.replace("_", "-") + equals + value
+
+
+def _with_defaults(config: Any, settings: Settings) -> Any:
     """TrainOptions with the algorithm's own config under --algo."""
     kind = Annotated[type(config), tyro.conf.arg(name="algo")]
-    return dataclasses.make_dataclass(
-        "TrainOptions", [("config", kind, field(default=config))], bases=(TrainOptions,), frozen=True
+    plain = Annotated[Settings, tyro.conf.arg(name="")]
+    fields = [("settings", plain, field(default=settings)), ("config", kind, field(default=config))]
+    return dataclasses.make_dataclass("TrainOptions", fields, bases=(TrainOptions,), frozen=True)
+
+
+def _quick_settings(env: str, algo: str) -> Settings:
+    setup = make_setup(env, algo, Settings())
+    episodes = math.ceil(QUICK_ROUNDS * setup.steps_per_round / setup.spec.horizon)
+    return dataclasses.replace(Settings(), **QUICK, episodes=min(episodes, Settings.episodes))
+
+
+def _left_out(quick: Settings) -> str:
+    whole = Settings()
+    counts = (
+        (quick.episodes, whole.episodes, "episodes"),
+        (len(quick.seed_list), len(whole.seed_list), "seeds"),
+        (quick.eval_episodes, whole.eval_episodes, "evaluation episodes"),
     )
+    parts = [f"{ours:,} of {all_:,} {what}" for ours, all_, what in counts]
+    parts += ["no scripted policies to compare with"] * (not quick.references) + ["no video"] * (not quick.video)
+    return f"quick trial: {', '.join(parts[:3])},\n{' and '.join(parts[3:])}; the learner is the same"
 
 
-def _description(env: Any, algo: str, config: Any) -> str:
+def _help(name: str, env: AnyEnv, algo: str, config: Any) -> tuple[str, str]:
+    """The examples, and the whole of --help."""
     limits = [f"{c.name}={c.limit:g}" for c in env.spec.constraints]
-    numbers = [f for f in dataclasses.fields(config) if isinstance(getattr(config, f.name), float)]
-    example = (numbers or list(dataclasses.fields(config)))[0].name
-    return EXAMPLES.format(
-        limit=limits[0] if limits else "NAME=VALUE",
-        algo=algo,
-        field=example.replace("_", "-"),
-        value=getattr(config, example),
-    )
+    flat = flatten(config)
+    setting = next((path for path, value in flat.items() if isinstance(value, float)), next(iter(flat)))
+    whole = Settings()
+    examples = EXAMPLES.format(env=name, limit=limits[0] if limits else "NAME=VALUE")
+    brief = BRIEF.format(
+        examples=examples, quick_rounds=QUICK_ROUNDS, algo=algo, limits=", ".join(limits) or "it has none",
+        name=setting.replace("_", "-"), value=flat[setting],
+        episodes=whole.episodes, seeds=whole.seeds, eval_episodes=whole.eval_episodes,
+    )  # fmt: skip
+    return examples, brief

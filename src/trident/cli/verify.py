@@ -20,13 +20,13 @@ from trident.verify.claim import CORRECTED, FAILS, HOLDS
 from trident.verify.registry import EXPERIMENTS
 
 EXAMPLES = """\
-Check every claim of the paper against numbers: what it says, what was measured, and the verdict they give.
+Check every claim of the paper against numbers, and give a verdict.
 
 Examples:
   trident verify --list                 one line for each claim
   trident verify                        all of them; minutes
   trident verify stgc-order annealing   some, by claim or experiment
-  trident verify --show benchmarks/theory/record.json     print an earlier record
+  trident verify --show benchmarks/theory/record.json    an earlier record
 """
 STYLES = {HOLDS: "green", CORRECTED: "yellow", FAILS: "red"}
 
