@@ -17,7 +17,7 @@ LIKENESS = 0.12
 
 
 def test_no_two_colours_of_a_palette_are_alike():
-    for palette in (MODES[:8], SERIES, OTHERS, tuple(METHODS.values())):
+    for palette in (MODES[:8], SERIES, (*METHODS.values(), *OTHERS)):
         for one, other in itertools.combinations(palette, 2):
             assert sum((a - b) ** 2 for a, b in zip(to_rgb(one), to_rgb(other), strict=True)) ** 0.5 > LIKENESS, one
 

@@ -19,7 +19,7 @@ METHODS = {
     "happo-lag": "#B98B73", "macpo": "#7A9E3A", "madac": "#2AA7A7", "maddpg": "#E3A72F", "matd3": "#B5702C",
     "facmac": "#2E8B57", "qmix": "#7B4FB5", "shielded": "#E58AC0",
 }  # fmt: skip
-OTHERS = ("#E19C2B", "#2E8B74", "#7A5BA8", "#5C6B73", "#C2417C", "#8C6A4F", "#7A9E3A", "#17909E")
+OTHERS = ("#F07A4A", "#3E4A59", "#A3123F", "#B9C12F", "#0B6E66", "#5B2A86", "#8FCB9B", "#C9A0DC")
 """Methods without a colour of their own, in order."""
 VARIANTS = ("-residual", "-hybrid")
 """Drawn dashed, in the colour of their method."""

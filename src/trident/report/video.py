@@ -38,8 +38,8 @@ def write_gif(path: Path, draw: Draw, frames: int, seconds: float = 12.0) -> Non
             figure.canvas.draw()
             pixels = np.asarray(figure.canvas.buffer_rgba())[..., :3]  # pyright: ignore[reportAttributeAccessIssue]
             images.append(Image.fromarray(pixels.copy()))
-    # One palette for all frames: otherwise the colours flicker.
-    palette = images[-1].quantize(192, dither=Image.Dither.NONE)
+    # One palette for all frames: otherwise the colours flicker. It covers rare ones too: a thin line has a meaning.
+    palette = images[-1].quantize(160, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     images = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
     pause = max(30, round(1000 * seconds / len(images)))
     durations = [pause] * (len(images) - 1) + [1500]
