@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -163,3 +164,9 @@ def test_importing_trident_is_light():
     )
     code += "; assert 'jax' not in sys.modules; trident.check_env; assert 'jax' in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_the_public_names_exist_and_are_typed():
+    typed = re.findall(r" as (\w+)$", Path(trident.__file__).with_suffix(".pyi").read_text(), re.MULTILINE)
+    assert sorted(trident.__all__) == sorted(typed)
+    assert all(getattr(trident, name).__name__ == name for name in typed if name != "BasePolicy")

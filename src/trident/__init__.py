@@ -10,16 +10,17 @@ __version__ = "0.1.0"
 # What really fails is raised. Read when jax is first imported.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-_LAZY = {
-    "train": "trident.api",
-    "resume": "trident.api",
-    "load": "trident.api",
-    "Run": "trident.api",
-    "check_env": "trident.envs.checks",
-    "make_env": "trident.training.registry",
-    "TridentError": "trident.errors",
+_PUBLIC = {
+    "trident.api": "Run compare load resume train",
+    "trident.envs.checks": "check_env",
+    "trident.errors": "TridentError",
+    "trident.training.presets": "Preset",
+    "trident.training.registry": "make_env",
+    "trident.types": "ActionSpec Algorithm BaseAction BasePolicy BulkPhysics Constraint Data DataPlan Env EnvSpec "
+    "HostEnv HybridAction Metric Physics TimeStep Transition View decode_params encode_params",
 }
-__all__ = ["Run", "TridentError", "check_env", "load", "make_env", "resume", "train"]
+_LAZY = {name: module for module, names in _PUBLIC.items() for name in names.split()}
+__all__ = [*_LAZY]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,9 +1,30 @@
 from trident.api import Run as Run
+from trident.api import compare as compare
 from trident.api import load as load
 from trident.api import resume as resume
 from trident.api import train as train
 from trident.envs.checks import check_env as check_env
 from trident.errors import TridentError as TridentError
+from trident.training.presets import Preset as Preset
 from trident.training.registry import make_env as make_env
+from trident.types import ActionSpec as ActionSpec
+from trident.types import Algorithm as Algorithm
+from trident.types import BaseAction as BaseAction
+from trident.types import BasePolicy as BasePolicy
+from trident.types import BulkPhysics as BulkPhysics
+from trident.types import Constraint as Constraint
+from trident.types import Data as Data
+from trident.types import DataPlan as DataPlan
+from trident.types import Env as Env
+from trident.types import EnvSpec as EnvSpec
+from trident.types import HostEnv as HostEnv
+from trident.types import HybridAction as HybridAction
+from trident.types import Metric as Metric
+from trident.types import Physics as Physics
+from trident.types import TimeStep as TimeStep
+from trident.types import Transition as Transition
+from trident.types import View as View
+from trident.types import decode_params as decode_params
+from trident.types import encode_params as encode_params
 
 __version__: str

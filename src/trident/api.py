@@ -16,6 +16,8 @@ import numpy as np
 from trident.errors import TridentError
 from trident.fields import check_name
 from trident.report import records as recording
+from trident.report.compare import compare_table, label, load_runs
+from trident.report.compare import references as references_of
 from trident.report.progress import Progress, Silent, progress_for
 from trident.report.tables import result_table
 from trident.run_directory import FIGURES, RECORDS, RESULT, read_result, read_run, write_json
@@ -25,7 +27,8 @@ from trident.training.evaluation import assess_run
 from trident.training.fine_tune import check_fit
 from trident.training.interrupt import leaving
 from trident.training.loop import RunState
-from trident.training.registry import ALGORITHMS
+from trident.training.presets import Preset
+from trident.training.registry import ALGORITHMS, add_algorithm
 from trident.training.settings import Settings, Setup, describe, make_setup, mode_names, setup_of
 from trident.types import AnyEnv, EnvSpec, HybridAction, View
 
@@ -39,7 +42,7 @@ def default_algorithm() -> str:
 
 def train(
     env: str | AnyEnv = "uav-mec",
-    algo: str | None = None,
+    algo: str | Preset | None = None,
     *,
     episodes: int | None = None,
     seeds: int | Sequence[int] | None = None,
@@ -51,6 +54,7 @@ def train(
 ) -> Run:
     """Train and evaluate; everything is kept in the run directory `out`.
 
+    `env` and `algo` are names, or an environment and a `Preset` of one's own (which `load` must be handed again).
     `config` changes fields of the algorithm's config: a mapping, or a whole config dataclass. Further keywords
     are those of `trident.training.settings.Settings`, e.g. `shielded=True`, `warm_start="greedy"`.
     """
@@ -62,7 +66,8 @@ def train(
         "limit": None if limits is None else dict(limits),
     }
     options = replace(Settings(), **{k: v for k, v in given.items() if v is not None}, **settings)
-    setup = make_setup(env, algo or default_algorithm(), options, config)
+    name = add_algorithm(algo) if isinstance(algo, Preset) else algo or default_algorithm()
+    setup = make_setup(env, name, options, config)
     return start(setup, out, progress)
 
 
@@ -73,19 +78,40 @@ def start(setup: Setup, out: str | Path | None = None, progress: Progress | None
 
 
 def resume(
-    run: str | Path, env: AnyEnv | None = None, episodes: int | None = None, progress: Progress | None = None
+    run: str | Path,
+    env: AnyEnv | None = None,
+    episodes: int | None = None,
+    progress: Progress | None = None,
+    algo: Preset | None = None,
 ) -> Run:
-    """Go on with an interrupted run, or prolong a finished one to `episodes`."""
+    """Go on with an interrupted run, or prolong a finished one to `episodes`; `env` and `algo` as in `load`."""
+    if algo is not None:
+        add_algorithm(algo)
     progress = progress or progress_for()
     return _finish(session.resume(Path(run), env, episodes, progress), progress)
 
 
-def load(run: str | Path, env: AnyEnv | None = None) -> Run:
-    """A run from its directory; `env` is needed only if it is not in the registry."""
+def load(run: str | Path, env: AnyEnv | None = None, algo: Preset | None = None) -> Run:
+    """A run from its directory; `env` and `algo` are needed only if they are not in the registry."""
+    if algo is not None:
+        add_algorithm(algo)
     folder = Path(run)
     setup = setup_of(folder, env)
     state, rounds, notes = session.load_state(setup, folder)
     return Run(setup, folder, state, rounds, None, tuple(notes))
+
+
+def compare(*runs: Run | str | Path, style: str = "plain", figure: str | Path | None = None) -> str:
+    """A table of finished runs on one environment, its scripted policies first; `figure`: draw their curves there."""
+    folders = [run.out if isinstance(run, Run) else Path(run) for run in runs]
+    if figure is not None:
+        from trident.report.figures import draw_comparison  # matplotlib takes a second to import
+
+        loaded = load_runs(folders)
+        beside = references_of([result for _, result, _ in loaded], {run["algo"] for run, _, _ in loaded})
+        curves = [(label(run, folder), run, rows) for folder, (run, _, rows) in zip(folders, loaded, strict=True)]
+        draw_comparison(curves, Path(figure), beside=beside)
+    return compare_table(folders, style)
 
 
 def _finish(outcome: session.Outcome, progress: Progress) -> Run:

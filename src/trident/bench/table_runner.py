@@ -27,7 +27,7 @@ from trident.errors import TridentError
 from trident.report.compare import has_ended
 from trident.report.records import read
 from trident.run_directory import CHECKPOINTS, FIGURES, RECORDS, TENSORBOARD, is_run, read_result, read_run
-from trident.training.registry import ALGORITHMS, make_env
+from trident.training.registry import has_algorithm, make_env
 from trident.training.settings import Settings, make_setup
 
 Say = Callable[[str], None]
@@ -67,7 +67,7 @@ def plan(
     for name in envs:
         env = make_env(name)
         for method in methods:
-            if method not in ALGORITHMS and method not in env.scripted:
+            if not has_algorithm(method) and method not in env.scripted:
                 raise TridentError(f"unknown method {method!r}: `trident list` shows all of them")
         whole = episodes if steps is None else math.ceil(steps / env.spec.horizon)
         for method in methods:  # a grid that is too large, a shield that is missing, a budget of nothing

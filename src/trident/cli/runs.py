@@ -13,8 +13,7 @@ from trident import api
 from trident.cli.options import parse
 from trident.cli.train import finish
 from trident.errors import TridentError
-from trident.report.compare import compare_table, label, load_runs, references
-from trident.report.figures import draw_comparison, draw_figures
+from trident.report.figures import draw_figures
 from trident.report.merge_seeds import pool
 from trident.report.progress import progress_for
 from trident.report.tables import result_table
@@ -136,13 +135,8 @@ Examples:
   trident compare benchmarks/uav-mec/* --markdown --figure curves.png
 """
     options = parse(CompareOptions, argv, "compare", text)
-    folders = list(options.runs)
-    print(compare_table(folders, "markdown" if options.markdown else "plain"))
+    print(api.compare(*options.runs, style="markdown" if options.markdown else "plain", figure=options.figure))
     if options.figure is not None:
-        loaded = load_runs(folders)
-        beside = references([result for _, result, _ in loaded], {run["algo"] for run, _, _ in loaded})
-        curves = [(label(run, folder), run, rows) for folder, (run, _, rows) in zip(folders, loaded, strict=True)]
-        draw_comparison(curves, options.figure, beside=beside)
         print(options.figure)
     return 0
 

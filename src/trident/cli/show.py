@@ -17,7 +17,7 @@ from trident.envs.checks.values import find_doubts, find_faults
 from trident.errors import TridentError
 from trident.fields import check_name, flatten
 from trident.report.tables import terminal_width
-from trident.training.registry import ALGORITHMS, ENVS, make_env
+from trident.training.registry import ALGORITHMS, ENVS, has_algorithm, has_env, load_plugins, make_env
 from trident.training.settings import mode_names, read_run
 
 
@@ -65,7 +65,7 @@ def _render_scripted(options: RenderOptions) -> list[Path]:
         env, folder = make_env(options.env or read_run(folder)["env"]), folder / "figures"
     elif options.env is not None:
         raise TridentError(f"--env shows a run elsewhere, and {options.what} is none: `trident render {options.env}`")
-    elif options.what not in ENVS and folder.exists():
+    elif folder.exists() and not has_env(options.what):
         raise TridentError(f"{folder} is not a run directory: it has no run.json")
     else:
         env, folder = make_env(options.what), Path()
@@ -91,14 +91,17 @@ def list_all(argv: list[str]) -> int:
     if wants_help(argv):
         print(LIST_HELP)
     elif not argv:
+        faults = list(load_plugins())
         print("environments:\n" + _overview({name: entry.help for name, entry in ENVS.items()}))
         print("\nalgorithms:\n" + _overview({name: preset.help for name, preset in ALGORITHMS.items()}))
         print("\n`trident list NAME` tells more of one of them.")
+        for fault in faults:
+            print(f"trident: {fault}", file=sys.stderr)
     elif len(argv) > 1:
         raise TridentError(f"`trident list` takes one name at most, not {' '.join(argv)!r}")
-    elif argv[0] in ENVS:
+    elif has_env(argv[0]):
         print(_of_env(argv[0]))
-    elif argv[0] in ALGORITHMS:
+    elif has_algorithm(argv[0]):
         print(_of_algorithm(argv[0]))
     else:
         near = difflib.get_close_matches(argv[0], [*ENVS, *ALGORITHMS], n=1)

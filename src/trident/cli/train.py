@@ -15,7 +15,7 @@ from trident.cli.options import parse, wants_help
 from trident.errors import TridentError
 from trident.fields import flatten, spelled_out
 from trident.renamed import CONFIG, current
-from trident.training.registry import ENVS, default_config, make_env
+from trident.training.registry import default_config, has_env, make_env
 from trident.training.settings import Settings, make_setup
 from trident.types import AnyEnv
 
@@ -108,11 +108,11 @@ def _env_and_algo(argv: list[str]) -> tuple[str, str]:
             free.append(word)
         after_option = word.startswith("--") and "=" not in word
     before = ["", *argv]
-    names = free or [word for i, word in enumerate(argv) if word in ENVS and before[i] != "--algo"]
+    names = free or [word for i, word in enumerate(argv) if before[i] != "--algo" and has_env(word)]
     if names:
         return names[0], algo
     if wants_help(argv):
-        return ("uav-mec" if "uav-mec" in ENVS else next(iter(ENVS))), algo
+        return "uav-mec", algo
     raise TridentError("which environment? for example: trident train uav-mec (`trident list` shows all of them)")
 
 

@@ -26,6 +26,8 @@ class Preset:
     """What it sets otherwise than RESIDUAL where there is a base policy to correct; None if it learns from scratch."""
     warm: dict[str, Any] = field(default_factory=dict)
     """What it sets after a warm start."""
+    name: str = ""
+    """Of an algorithm that is handed to `trident.train`; the others have theirs in ALGORITHMS or an entry point."""
 
 
 MADDPG = off_policy.OffPolicyConfig()

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.metadata import EntryPoint
 from typing import Any
 
 from trident.envs import intersection, smac
+from trident.envs.checks.shapes import declaration_faults
 from trident.envs.intersection.smarts.env import SmartsIntersection
 from trident.envs.probes import PROBES
 from trident.envs.uav_mec import VARIANTS, UavMec
 from trident.errors import TridentError
 from trident.fields import change, flatten
-from trident.training.presets import ALGORITHMS, residual_values
+from trident.training import plugins
+from trident.training.presets import ALGORITHMS, Preset, residual_values
 from trident.training.tuned import RESIDUAL_TUNED, TUNED
 from trident.types import Algorithm, AnyEnv, DataPlan, EnvSpec
 
@@ -72,6 +76,8 @@ ENVS |= {
 }
 ENVS |= {name: EnvEntry((make.__doc__ or name).splitlines()[0], make) for name, make in PROBES.items()}
 
+BUILT_IN_ENVS, BUILT_IN_ALGORITHMS = frozenset(ENVS), frozenset(ALGORITHMS)
+
 
 @dataclass(frozen=True)
 class ScriptedConfig:
@@ -83,15 +89,87 @@ class ScriptedConfig:
     """Steps of each environment per round."""
 
 
+# --- what other packages and users add -------------------------------------------------------------
+
+
+def plugin_envs() -> dict[str, EntryPoint]:
+    return plugins.find("trident.envs", BUILT_IN_ENVS)
+
+
+def plugin_algorithms() -> dict[str, EntryPoint]:
+    return plugins.find("trident.algorithms", BUILT_IN_ALGORITHMS)
+
+
+def has_env(name: str) -> bool:
+    """Whether an environment has this name; a plug-in's joins ENVS."""
+    point = plugin_envs().get(name)
+    if point is not None and name not in ENVS:
+        ENVS[name] = _plugin_env(point)
+    return name in ENVS
+
+
+def has_algorithm(name: str) -> bool:
+    """Whether an algorithm has this name; a plug-in's joins ALGORITHMS."""
+    point = plugin_algorithms().get(name)
+    if point is not None and name not in ALGORITHMS:
+        ALGORITHMS[name] = _plugin_preset(point)
+    return name in ALGORITHMS
+
+
+def load_plugins() -> Iterator[TridentError]:
+    """All of them join ENVS and ALGORITHMS; what is wrong with those that cannot."""
+    for find, join in ((plugin_envs, has_env), (plugin_algorithms, has_algorithm)):
+        for name in find():
+            try:
+                join(name)
+            except TridentError as error:
+                yield error
+
+
+def add_algorithm(preset: Preset) -> str:
+    """An algorithm of the user's own is known by its name from now on, in this process."""
+    if not preset.name:
+        raise TridentError('an algorithm of your own needs a name: trident.Preset(..., name="mine")')
+    if preset.name in BUILT_IN_ALGORITHMS:
+        raise TridentError(f"{preset.name!r} is a built-in algorithm: give yours another name")
+    ALGORITHMS[preset.name] = preset
+    return preset.name
+
+
+def _plugin_env(point: EntryPoint) -> EnvEntry:
+    factory = plugins.attempt(point, point.load)
+
+    def make() -> AnyEnv:
+        env = plugins.attempt(point, factory)
+        for fault in declaration_faults(env):
+            raise plugins.broken(point, f"environment: {fault}")
+        return env
+
+    text = (factory.__doc__ or "").strip().partition("\n")[0]
+    return EnvEntry(f"{text} (package {plugins.package(point)})".strip(), make)
+
+
+def _plugin_preset(point: EntryPoint) -> Preset:
+    preset = plugins.attempt(point, point.load)
+    if not isinstance(preset, Preset):
+        raise plugins.broken(point, f"it is of the type {type(preset).__name__}, not a trident.Preset")
+    if not dataclasses.is_dataclass(preset.config) or not dataclasses.fields(preset.config):
+        raise plugins.broken(point, "its config is not a dataclass with fields")
+    return replace(preset, help=f"{preset.help} (package {plugins.package(point)})")
+
+
+# --- by name ---------------------------------------------------------------------------------------
+
+
 def needs_shield(algo: str) -> bool:
-    return algo in ALGORITHMS and ALGORITHMS[algo].shielded
+    return has_algorithm(algo) and ALGORITHMS[algo].shielded
 
 
 def make_env(name: str) -> AnyEnv:
-    if name not in ENVS:
+    if not has_env(name):
         if name.startswith("smac-"):
             smac.SmacConfig(map=name.removeprefix("smac-").removesuffix("-safe"))  # raises, and names the maps
-        raise TridentError(_unknown("environment", name, ENVS))
+        raise TridentError(_unknown("environment", name, [*ENVS, *plugin_envs()]))
     return ENVS[name].make()
 
 
@@ -100,8 +178,8 @@ def default_config(algo: str, env: AnyEnv, warm_started: bool = False) -> Any:
     base policy, and for a warm start."""
     if algo in env.scripted:
         return ScriptedConfig()
-    if algo not in ALGORITHMS:
-        raise TridentError(_unknown("algorithm", algo, [*ALGORITHMS, *env.scripted]))
+    if not has_algorithm(algo):
+        raise TridentError(_unknown("algorithm", algo, [*ALGORITHMS, *plugin_algorithms(), *env.scripted]))
     preset, env_name = ALGORITHMS[algo], env.spec.name
     tuned = dict(TUNED.get((algo, env_name), {}))
     if preset.like is not None:  # but for what the two presets differ in

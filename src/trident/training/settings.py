@@ -22,7 +22,7 @@ from trident.errors import TridentError
 from trident.fields import change, check_name
 from trident.renamed import PRESETS, current
 from trident.run_directory import RUN, read_run, write_json
-from trident.training.registry import ENVS, default_config, make_algorithm, make_env, needs_shield
+from trident.training.registry import default_config, has_algorithm, has_env, make_algorithm, make_env, needs_shield
 from trident.types import Algorithm, AnyEnv, EnvSpec
 
 
@@ -248,10 +248,12 @@ def write_run(out: Path, setup: Setup) -> dict[str, Any]:
 
 
 def setup_of(out: Path, env: str | AnyEnv | None = None, episodes: int | None = None) -> Setup:
-    """The setup of an earlier run. An environment outside the registry must be handed in again."""
+    """The setup of an earlier run. What is outside the registry must be handed in again."""
     run = read_run(out)
-    if env is None and run["env"] not in ENVS:
+    if env is None and not has_env(run["env"]):
         raise TridentError(f"{run['env']!r} is not a registered environment: call trident.load(run, env=your_env)")
+    if run["algo"] not in run.get("scripted", ()) and not has_algorithm(run["algo"]):
+        raise TridentError(f"{run['algo']!r} is not a registered algorithm: call trident.load(run, algo=your_preset)")
     saved = run["settings"] | ({} if episodes is None else {"episodes": episodes})
     known = {f.name for f in dataclasses.fields(Settings)}
     saved["seeds"] = tuple(saved["seeds"])
