@@ -132,6 +132,16 @@ def enable_compilation_cache() -> None:
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     jax.config.update("jax_compilation_cache_dir", str(Path(home) / "trident" / "xla"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    _hush_loading()
+
+
+def _hush_loading() -> None:
+    """XLA complains at length of every program it loads from the cache. TF_CPP_MIN_LOG_LEVEL (trident/__init__.py)
+    comes too late if jax was imported first; jax's own setting also reaches its Python loggers, so it is put back."""
+    level = jax.config.jax_logging_level  # pyright: ignore[reportAttributeAccessIssue]
+    if level in (None, "NOTSET"):
+        jax.config.update("jax_logging_level", "CRITICAL")
+        jax.config.update("jax_logging_level", level)
 
 
 def _check_memory(setup: Setup, template: RunState) -> None:
