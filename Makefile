@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 
-.PHONY: help setup train test lint types imports pytest test-learning test-smarts docs lock clean
+.PHONY: help setup train test lint types imports pytest test-learning test-smarts docs dist lock clean
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -60,7 +60,11 @@ $(DOCS)/.ready: requirements-docs.lock
 
 docs: $(DOCS)/.ready  ## build the documentation into site/, which needs no network
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict --quiet
-	@echo "site/index.html; with search: $(PYTHON) -m http.server --directory site"
+	@echo "site/index.html; with search: $(PYTHON) -m http.server --bind 127.0.0.1 --directory site"
+
+dist: $(STAMP)   ## wheel and sdist in dist/
+	rm -rf dist
+	$(BIN)/python -m hatchling build
 
 lock:            ## renew requirements.lock, requirements-smarts.lock and requirements-docs.lock (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --group dev pyproject.toml -o requirements.lock
@@ -68,4 +72,4 @@ lock:            ## renew requirements.lock, requirements-smarts.lock and requir
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --group docs -o requirements-docs.lock
 
 clean:           ## remove the environment and caches (never runs/ or benchmarks/)
-	rm -rf $(VENV) $(SMARTS) $(DOCS) site .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(SMARTS) $(DOCS) site dist .ruff_cache .pytest_cache .hypothesis
