@@ -26,5 +26,6 @@ from trident.types import Transition as Transition
 from trident.types import View as View
 from trident.types import decode_params as decode_params
 from trident.types import encode_params as encode_params
+from trident.types import follow as follow
 
 __version__: str
