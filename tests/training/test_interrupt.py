@@ -1,7 +1,7 @@
 """Ctrl-C is heard at once, whatever the main thread does, and loses nothing.
 
-A main thread deep in the compiler is played by a key derivation: compiled code that lets other threads run and looks at
-no signal until it is done.
+A main thread deep in compiled code is played by a key derivation, which lets other threads run and looks at no signal
+until it is done.
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ class Silent:
 
 
 def progress_for(stream: TextIO | None = None) -> Progress:
-    stream = stream or sys.stdout
-    return LiveProgress(stream) if stream.isatty() else PlainProgress(stream)
+    to = sys.stdout if stream is None else stream
+    return LiveProgress(to) if to.isatty() else PlainProgress(to)
 
 
 def plan_line(run: dict[str, Any]) -> str:
