@@ -92,6 +92,17 @@ class EnvSpec:
     constraints: tuple[Constraint, ...]
     horizon: int
     metrics: tuple[Metric, ...] = ()
+    kinds: tuple[int, ...] | None = None
+    """The kind of each agent, by number. Agents of a kind are interchangeable (`check_env` says whether they are) and
+    learn together. None: all agents with equal boxes are of a kind; `range(num_agents)`: every agent learns alone."""
+
+    @property
+    def kind_of(self) -> np.ndarray:
+        """The kind of each agent [N], numbered from 0 in the order of their first members."""
+        boxes = np.concatenate([self.action.low, self.action.high, self.action.used], axis=-1)
+        labels = [b.tobytes() for b in boxes] if self.kinds is None else list(self.kinds)
+        order = list(dict.fromkeys(labels))
+        return np.array([order.index(label) for label in labels])
 
     @property
     def num_constraints(self) -> int:

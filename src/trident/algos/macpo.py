@@ -26,6 +26,7 @@ from jax.flatten_util import ravel_pytree
 
 from trident.algos.common import on_policy
 from trident.algos.common.actor import act, actors_init
+from trident.algos.common.kinds import first_of_kind, input_size, kinds_of
 from trident.algos.common.on_policy import AgentBatch, Values
 from trident.maths.fisher import fisher_product
 from trident.maths.trust_region import RECOVERY, REJECTED, UpdateInfo, UpdateRule, constrained_update
@@ -70,23 +71,28 @@ class MACPOConfig:
     """Initial log standard deviation before the squash."""
     base_policy: bool = False
     """Actors correct the base policy of the environment's physics, if it has one, as TRIDENT's do."""
+    share_actors: bool = True
+    """Agents of a kind share one actor, and move together; otherwise each has its own."""
+    agent_id: bool = False
+    """Actors see which agent they act for."""
 
 
 class MACPOState(NamedTuple):
-    actors: Any  # stacked over agents
+    actors: Any  # stacked over kinds of agents
     critic: Values
 
 
 def make(config: MACPOConfig, spec: EnvSpec, physics: Physics | None = None) -> Algorithm:
     """Of `physics` nothing is used but, on demand, its base policy: this is a vanilla baseline."""
     base_policy = physics.base_policy if config.base_policy and physics is not None else None
-    used = jnp.asarray(spec.action.used)
+    kinds = kinds_of(spec, config.share_actors, config.agent_id)
+    used = first_of_kind(kinds, jnp.asarray(spec.action.used))
     adam = on_policy.adam(config.max_grad)
 
     def init(key: Any) -> MACPOState:
         actor_key, critic_key = jax.random.split(key)
         actors = actors_init(
-            actor_key, spec.num_agents, spec.obs_dim, config.hidden,
+            actor_key, kinds.count, input_size(kinds, spec.obs_dim), config.hidden,
             spec.action.num_modes, spec.action.num_params, config.log_std,
         )  # fmt: skip
         size = spec.state_dim + spec.num_agents * spec.obs_dim
@@ -105,17 +111,17 @@ def make(config: MACPOConfig, spec: EnvSpec, physics: Physics | None = None) -> 
         flat = advantages.reshape(-1, advantages.shape[-1])
         flat = flat - jnp.mean(flat, axis=0)
         budget = jnp.asarray(spec.limits) - jnp.mean(roll.cost, axis=(0, 1))
-        batch = on_policy.agent_batches(roll, base_policy)
-        few = jax.random.permutation(fisher_key, flat.shape[0])[: config.fisher_batch]
+        batch = on_policy.agent_batches(roll, base_policy, kinds)
+        few = jax.random.permutation(fisher_key, batch.alive.shape[1])[: config.fisher_batch]
 
         def step(carry: Any, agent: Any) -> Any:
             actors, factor = carry
             actor, mine, use = jax.tree.map(lambda x: x[agent], (actors, batch, used))
             actor, info = update_agent(config, actor, mine, use, flat, factor, budget, few)
             actors = jax.tree.map(lambda full, one: full.at[agent].set(one), actors, actor)
-            return (actors, factor * on_policy.ratio(actor, mine, use)), info
+            return (actors, factor * on_policy.joint_ratio(on_policy.ratio(actor, mine, use), len(factor))), info
 
-        order = jax.random.permutation(order_key, spec.num_agents)
+        order = jax.random.permutation(order_key, kinds.count)
         (actors, _), info = jax.lax.scan(step, (state.actors, jnp.ones(flat.shape[0])), order)
         rows = on_policy.minibatch_rows(critic_key, config.epochs, config.minibatches, flat.shape[0])
         critic = on_policy.fit_values(values, adam, roll, targets, rows, config.critic_lr)
@@ -135,7 +141,7 @@ def make(config: MACPOConfig, spec: EnvSpec, physics: Physics | None = None) -> 
         plan=DataPlan(config.envs, config.steps),
         init=init,
         act=lambda state, view, key, deterministic: act(
-            state.actors, spec.action, view, key, deterministic, base_policy
+            state.actors, spec.action, view, key, deterministic, base_policy, kinds
         ),
         update=update,
         config=config,
@@ -145,15 +151,15 @@ def make(config: MACPOConfig, spec: EnvSpec, physics: Physics | None = None) -> 
 def update_agent(
     config: MACPOConfig, actor: Any, batch: AgentBatch, used: Any, advantages: Any, factor: Any, budget: Any, few: Any
 ) -> tuple[Any, UpdateInfo]:
-    """One agent's step. `advantages` [B, J], mean zero; `budget` d - J of the whole team; `few` rows of the Fisher
-    matrix. The dead carry no weight in the surrogates of their agent."""
+    """One step of the agents of a kind, who move together. `advantages` [B, J], mean zero; `budget` d - J of the whole
+    team; `few` rows of the Fisher matrix. The dead carry no weight in the surrogates of their kind."""
     theta, unravel = ravel_pytree(actor)
     alive = batch.alive.astype(jnp.float32)
     weight = alive / jnp.maximum(jnp.sum(alive), 1.0)
 
     def surrogates(t: Any) -> Any:
         """Change of the reward and of the costs per step, [J]."""
-        change = factor * (on_policy.ratio(unravel(t), batch, used) - 1.0)
+        change = factor * (on_policy.joint_ratio(on_policy.ratio(unravel(t), batch, used), len(factor)) - 1.0)
         return jnp.mean(change[:, None] * advantages, axis=0)
 
     spent = jnp.mean(factor[:, None] * advantages, axis=0)[1:]

@@ -35,6 +35,7 @@ from trident import replay as replays
 from trident.algos.common.action_heads import MEANT, Head, hybrid_head
 from trident.algos.common.actor import actors_apply, actors_init
 from trident.algos.common.inputs import q_input
+from trident.algos.common.kinds import Kinds, input_size, kinds_of
 from trident.maths import hybrid
 from trident.maths.returns import return_scale
 from trident.nets import mlp_apply, mlp_init
@@ -58,7 +59,11 @@ class MADACConfig:
     batch: int = 256
     """Rows of a minibatch."""
     hidden: tuple[int, ...] = (128, 128)
-    """Hidden layers of each agent's policies."""
+    """Hidden layers of the policies."""
+    share_actors: bool = True
+    """Agents of a kind share their two policies; otherwise each has its own."""
+    agent_id: bool = False
+    """Policies see which agent they act for."""
     critic_hidden: tuple[int, ...] = (256, 256)
     """Hidden layers of the critics."""
     discount: float = 0.95
@@ -97,8 +102,8 @@ class Critics(NamedTuple):
 
 
 class Actors(NamedTuple):
-    task: Any  # stacked over agents
-    safety: Any  # stacked over agents
+    task: Any  # stacked over kinds of agents
+    safety: Any  # likewise
 
 
 class MADACState(NamedTuple):
@@ -117,13 +122,15 @@ class MADACState(NamedTuple):
 def make(config: MADACConfig, spec: EnvSpec, physics: Physics | None = None) -> Algorithm:
     """`physics` is ignored: this is a vanilla baseline."""
     head = hybrid_head(spec.action, config.temperature)
+    kinds = kinds_of(spec, config.share_actors, config.agent_id)
     chain = lambda lr: optax.chain(optax.clip_by_global_norm(config.max_grad), optax.adam(lr))  # noqa: E731
     actor_adam, critic_adam = chain(config.lr), chain(config.critic_lr)
 
     def init(key: Any) -> MADACState:
         keys = jax.random.split(key, 3)
-        sizes = spec.obs_dim, config.hidden, spec.action.num_modes, spec.action.num_params, config.log_std
-        actors = Actors(*(actors_init(k, spec.num_agents, *sizes) for k in keys[:2]))
+        seen, modes = input_size(kinds, spec.obs_dim), spec.action.num_modes
+        sizes = seen, config.hidden, modes, spec.action.num_params, config.log_std
+        actors = Actors(*(actors_init(k, kinds.count, *sizes) for k in keys[:2]))
         width = spec.state_dim + spec.num_agents * (spec.obs_dim + head.encoded)
         one = lambda k: mlp_init(k, [width, *config.critic_hidden, 1], out_scale=0.01)  # noqa: E731
         critics = Critics(*(jax.vmap(one)(jax.random.split(k)) for k in jax.random.split(keys[2])))
@@ -134,8 +141,8 @@ def make(config: MADACConfig, spec: EnvSpec, physics: Physics | None = None) -> 
     def act(state: MADACState, view: Any, key: Any, deterministic: bool) -> Any:
         noise_key, head_key = jax.random.split(key)
         if deterministic:
-            return head.decide(outputs(state.average, view.obs, None), view, head_key, None)
-        meant = outputs(state.actors.task, view.obs, noise_key)
+            return head.decide(outputs(kinds, state.average, view.obs, None), view, head_key, None)
+        meant = outputs(kinds, state.actors.task, view.obs, noise_key)
         meant = jnp.where(state.rounds < config.warmup, even(spec, noise_key), meant)
         return head.decide(meant, view, head_key, 0.0)
 
@@ -149,7 +156,7 @@ def make(config: MADACConfig, spec: EnvSpec, physics: Physics | None = None) -> 
             critics, opt, target = carry
             row_key, act_key = jax.random.split(step_key)
             rows = replays.sample(data.replay, row_key, config.batch)
-            goals = td_targets(config, head, target, rows, level, unit, act_key)
+            goals = td_targets(config, kinds, head, target, rows, level, unit, act_key)
             grads, metrics = jax.grad(critic_loss, has_aux=True)(critics, rows, goals)
             changes, opt = critic_adam.update(grads, opt, critics)
             return (optax.apply_updates(critics, changes), opt, target), metrics
@@ -160,7 +167,7 @@ def make(config: MADACConfig, spec: EnvSpec, physics: Physics | None = None) -> 
             critic_keys, row_key, act_key = keys
             (critics, critic_opt, _), seen = jax.lax.scan(critic_step, (critics, critic_opt, target), critic_keys)
             rows = replays.sample(data.replay, row_key, config.batch)
-            loss = lambda a: actor_loss(config, spec, head, a, critics, rows, multipliers, act_key)  # noqa: E731
+            loss = lambda a: actor_loss(config, spec, kinds, head, a, critics, rows, multipliers, act_key)  # noqa: E731
             grads, (priced, metrics) = jax.grad(loss, has_aux=True)(actors)
             changes, opt = actor_adam.update(grads, actor_opt, actors)
             moved, rest = (optax.apply_updates(actors, changes), opt, priced), (actors, actor_opt, multipliers)
@@ -189,9 +196,9 @@ def make(config: MADACConfig, spec: EnvSpec, physics: Physics | None = None) -> 
     )
 
 
-def outputs(actors: Any, obs: Any, key: Any) -> Any:
+def outputs(kinds: Kinds, actors: Any, obs: Any, key: Any) -> Any:
     """What the head reads: logits and, for each mode, parameters before the squash; sampled, or (no key) the means."""
-    dist = actors_apply(actors, obs)
+    dist = actors_apply(actors, obs, kinds=kinds)
     raw = dist.mean if key is None else _sample(dist, key)
     return jnp.concatenate([dist.logits, raw.reshape(*raw.shape[:-2], -1)], axis=-1)
 
@@ -214,12 +221,14 @@ def twins(nets: Any, rows: Transition, action: Any, alive: Any) -> Any:
     return jax.vmap(mlp_apply, in_axes=(0, None))(nets, x)[..., 0]
 
 
-def td_targets(config: MADACConfig, head: Head, target: Any, rows: Transition, level: Any, unit: Any, key: Any) -> Any:
+def td_targets(
+    config: MADACConfig, kinds: Kinds, head: Head, target: Any, rows: Transition, level: Any, unit: Any, key: Any
+) -> Any:
     """((y - level) / unit, y_h), [2, B]."""
     (actors, critics), keys = target, jax.random.split(key, 3)
     after = rows._replace(obs=rows.next_obs, state=rows.next_state)
-    task = head.relax(outputs(actors.task, rows.next_obs, keys[0]), rows.next_mode_mask, keys[1], None)
-    safe = head.relax(outputs(actors.safety, rows.next_obs, None), rows.next_mode_mask, keys[2], None)
+    task = head.relax(outputs(kinds, actors.task, rows.next_obs, keys[0]), rows.next_mode_mask, keys[1], None)
+    safe = head.relax(outputs(kinds, actors.safety, rows.next_obs, None), rows.next_mode_mask, keys[2], None)
     following = level + unit * jnp.min(twins(critics.reward, after, task, rows.next_alive), axis=0)
     y = rows.reward + config.discount * jnp.where(rows.terminated, 0.0, following)
     ahead = jnp.min(twins(critics.safety, after, safe, rows.next_alive), axis=0)
@@ -235,14 +244,14 @@ def critic_loss(critics: Critics, rows: Transition, goals: Any) -> tuple[Any, Me
 
 
 def actor_loss(
-    config: MADACConfig, spec: EnvSpec, head: Head, actors: Actors, critics: Critics, rows: Transition,
+    config: MADACConfig, spec: EnvSpec, kinds: Kinds, head: Head, actors: Actors, critics: Critics, rows: Transition,
     multipliers: Any, key: Any,
 ) -> tuple[Any, Any]:  # fmt: skip
     """(loss of all policies, (new multipliers [N], metrics))"""
     noise_key, task_key, safe_key = jax.random.split(key, 3)
     value = lambda nets, action: jnp.min(twins(nets, rows, action, rows.alive), axis=0)  # noqa: E731
-    task = head.relax(outputs(actors.task, rows.obs, noise_key), rows.mode_mask, task_key, None)
-    safe = head.relax(outputs(actors.safety, rows.obs, None), rows.mode_mask, safe_key, None)
+    task = head.relax(outputs(kinds, actors.task, rows.obs, noise_key), rows.mode_mask, task_key, None)
+    safe = head.relax(outputs(kinds, actors.safety, rows.obs, None), rows.mode_mask, safe_key, None)
     frozen = jax.lax.stop_gradient
 
     ahead = value(critics.safety, safe)
@@ -253,9 +262,9 @@ def actor_loss(
     c = value(critics.safety, task) + config.region
     pressure = jnp.maximum(multipliers - config.rho * c[:, None], 0.0)  # [B, N]
     price = jnp.mean(jnp.where(rows.alive, pressure**2, 0.0), axis=-1) / (2.0 * config.rho)
-    bonus = jnp.sum(entropy(spec, actors.task, rows, noise_key) * rows.alive, axis=-1)
+    bonus = jnp.sum(entropy(spec, kinds, actors.task, rows, noise_key) * rows.alive, axis=-1)
     climb = price - value(critics.reward, task) - config.alpha * bonus
-    back = jnp.sum(distance(spec, actors.task, rows, frozen(safe)) * rows.alive, axis=-1)
+    back = jnp.sum(distance(spec, kinds, actors.task, rows, frozen(safe)) * rows.alive, axis=-1)
     task_loss = jnp.mean(jnp.where(inside, climb, back))
 
     weight = (inside[:, None] & rows.alive).astype(jnp.float32)
@@ -265,10 +274,10 @@ def actor_loss(
     return task_loss + safety_loss, (after, {"inside": jnp.mean(inside), "worst_ahead": jnp.mean(ahead)})
 
 
-def entropy(spec: EnvSpec, actors: Any, rows: Transition, key: Any) -> Any:
+def entropy(spec: EnvSpec, kinds: Kinds, actors: Any, rows: Transition, key: Any) -> Any:
     """H of mode and squashed parameters, [B, N]: H(mode) + sum_m p(m) (H(raw | m) + E[log |d tanh|]); no gradient leads
     from the parameters' share to the logits."""
-    dist, used = actors_apply(actors, rows.obs), jnp.asarray(spec.action.used)
+    dist, used = actors_apply(actors, rows.obs, kinds=kinds), jnp.asarray(spec.action.used)
     raw = jnp.abs(_sample(dist, key))
     log_slope = 2.0 * (jnp.log(2.0) - raw - jax.nn.softplus(-2.0 * raw))
     p = jax.lax.stop_gradient(hybrid.mode_probs(dist.logits, rows.mode_mask))
@@ -277,10 +286,10 @@ def entropy(spec: EnvSpec, actors: Any, rows: Transition, key: Any) -> Any:
     return of_modes + jnp.sum(p * jnp.sum(of_params, axis=-1), axis=-1)
 
 
-def distance(spec: EnvSpec, actors: Any, rows: Transition, safe: Any) -> Any:
+def distance(spec: EnvSpec, kinds: Kinds, actors: Any, rows: Transition, safe: Any) -> Any:
     """Of the task policies from the safety action, [B, N]: -log p(its mode) and squares of that mode's parameters."""
     modes = spec.action.num_modes
-    dist, used = actors_apply(actors, rows.obs), jnp.asarray(spec.action.used)
+    dist, used = actors_apply(actors, rows.obs, kinds=kinds), jnp.asarray(spec.action.used)
     onehot = jax.nn.one_hot(jnp.argmax(safe[..., :modes], axis=-1), modes)
     log_p = hybrid.mode_log_probs(dist.logits, rows.mode_mask)
     gap = jnp.where(used, jnp.tanh(dist.mean) - safe[..., None, modes:], 0.0)

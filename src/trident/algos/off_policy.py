@@ -27,6 +27,7 @@ import optax
 from trident import replay as replays
 from trident.algos.common.action_heads import MEANT, Head, Noise, make_head
 from trident.algos.common.inputs import q_input
+from trident.algos.common.kinds import Kinds, actor_input, input_size, kinds_of, per_agent
 from trident.maths.returns import explained_variance, return_scale
 from trident.nets import mixer_apply, mixer_init, mlp_apply, mlp_init
 from trident.types import Algorithm, Data, DataPlan, EnvSpec, Metrics, Physics, Transition
@@ -67,7 +68,11 @@ class OffPolicyConfig:
     batch: int = 256
     """Rows of a minibatch."""
     hidden: tuple[int, ...] = (128, 128)
-    """Hidden layers of each agent's policy."""
+    """Hidden layers of each policy."""
+    share_actors: bool = True
+    """Agents of a kind share one policy (and one Q_i, if critics are factored); otherwise each has its own."""
+    agent_id: bool = False
+    """Policies see which agent they act for."""
     critic_hidden: tuple[int, ...] = (256, 256)
     """Hidden layers of the critics."""
     mixer_embed: int = 32
@@ -93,12 +98,12 @@ class OffPolicyConfig:
 
 
 class Critic(NamedTuple):
-    q: Any  # stacked over critics; factored: then over agents
+    q: Any  # stacked over critics; factored: then over kinds of agents
     mixer: Any  # stacked over critics, or None
 
 
 class Nets(NamedTuple):
-    actors: Any  # stacked over agents
+    actors: Any  # stacked over kinds of agents
     critic: Critic
 
 
@@ -116,18 +121,21 @@ class OffPolicyState(NamedTuple):
 def make(config: OffPolicyConfig, spec: EnvSpec, physics: Physics | None = None) -> Algorithm:
     """`physics` is ignored: these are the vanilla baselines."""
     head = make_head(config.actions, spec.action, config.levels, config.temperature)
+    kinds = kinds_of(spec, config.share_actors, config.agent_id)
     actor_adam, critic_adam = _adam(config, config.lr), _adam(config, config.critic_lr)
 
     def init(key: Any) -> OffPolicyState:
         actor_key, critic_key = jax.random.split(key)
-        sizes = [spec.obs_dim, *config.hidden, head.width]
-        actors = _stack(actor_key, spec.num_agents, lambda k: mlp_init(k, sizes, out_scale=0.01))
-        nets = Nets(actors, _critic_init(config, spec, head, critic_key))
+        sizes = [input_size(kinds, spec.obs_dim), *config.hidden, head.width]
+        actors = _stack(actor_key, kinds.count, lambda k: mlp_init(k, sizes, out_scale=0.01))
+        nets = Nets(actors, _critic_init(config, spec, kinds, head, critic_key))
         opts = actor_adam.init(nets.actors), critic_adam.init(nets.critic)
         return OffPolicyState(nets, nets, *opts, jnp.zeros(()), jnp.ones(()), jnp.array(config.noise), jnp.int32(0))
 
     def act(state: OffPolicyState, view: Any, key: Any, deterministic: bool) -> Any:
-        return head.decide(policies(state.nets.actors, view.obs), view, key, None if deterministic else state.noise)
+        return head.decide(
+            policies(kinds, state.nets.actors, view.obs), view, key, None if deterministic else state.noise
+        )
 
     def update(state: OffPolicyState, data: Data, key: Any, fraction: Any) -> tuple[OffPolicyState, Metrics]:
         state = _set_scale(config, state, data.rollout)
@@ -136,8 +144,8 @@ def make(config: OffPolicyConfig, spec: EnvSpec, physics: Physics | None = None)
             nets, target, opt = carry
             row_key, noise_key = jax.random.split(step_key)
             rows = replays.sample(data.replay, row_key, config.batch)
-            goal = td_target(config, head, target, rows, state.level, state.unit, noise_key)
-            loss = lambda critic: critic_loss(config, critic, rows, goal)  # noqa: E731
+            goal = td_target(config, kinds, head, target, rows, state.level, state.unit, noise_key)
+            loss = lambda critic: critic_loss(config, kinds, critic, rows, goal)  # noqa: E731
             grads, metrics = jax.grad(loss, has_aux=True)(nets.critic)
             changes, opt = critic_adam.update(grads, opt, nets.critic)
             return (nets._replace(critic=optax.apply_updates(nets.critic, changes)), target, opt), metrics
@@ -148,7 +156,7 @@ def make(config: OffPolicyConfig, spec: EnvSpec, physics: Physics | None = None)
             critic_keys, row_key, act_key = keys
             (nets, _, critic_opt), metrics = jax.lax.scan(critic_step, (nets, target, critic_opt), critic_keys)
             rows = replays.sample(data.replay, row_key, config.batch)
-            loss = lambda actors: actor_loss(config, head, actors, nets.critic, rows, act_key)  # noqa: E731
+            loss = lambda actors: actor_loss(config, kinds, head, actors, nets.critic, rows, act_key)  # noqa: E731
             value, grads = jax.value_and_grad(loss)(nets.actors)
             changes, actor_opt = actor_adam.update(grads, actor_opt, nets.actors)
             nets = nets._replace(actors=optax.apply_updates(nets.actors, changes))
@@ -181,50 +189,54 @@ def make(config: OffPolicyConfig, spec: EnvSpec, physics: Physics | None = None)
     )
 
 
-def policies(actors: Any, obs: Any) -> Any:
+def policies(kinds: Kinds, actors: Any, obs: Any) -> Any:
     """[..., N, O] -> outputs of every agent's network, [..., N, W]."""
-    return jax.vmap(mlp_apply, in_axes=(0, -2), out_axes=-2)(actors, obs)
+    return per_agent(kinds, mlp_apply, actors, actor_input(kinds, obs), axis=obs.ndim - 2)
 
 
-def q_values(config: OffPolicyConfig, critic: Critic, rows: Transition, encoded: Any, alive: Any) -> Any:
+def q_values(config: OffPolicyConfig, kinds: Kinds, critic: Critic, rows: Transition, encoded: Any, alive: Any) -> Any:
     """(Q - level) / unit of every critic, [C, B], in the states `rows` stand in; the dead neither act nor count."""
     encoded = encoded * alive[..., None]
     if config.critic == "central":
         return jax.vmap(mlp_apply, in_axes=(0, None))(critic.q, q_input(rows.state, rows.obs, encoded))[..., 0]
 
     def mixed(q: Any, mixer: Any) -> Any:
-        own = jax.vmap(mlp_apply, in_axes=(0, -2), out_axes=-1)(q, jnp.concatenate([rows.obs, encoded], axis=-1))
-        utilities = own[..., 0, :] * alive
+        seen = jnp.concatenate([rows.obs, encoded], axis=-1)
+        utilities = per_agent(kinds, mlp_apply, q, seen, axis=seen.ndim - 2)[..., 0] * alive
         return jnp.sum(utilities, axis=-1) if mixer is None else mixer_apply(mixer, rows.state, utilities)
 
     return jax.vmap(mixed, in_axes=(0, None if critic.mixer is None else 0))(critic.q, critic.mixer)
 
 
 def td_target(
-    config: OffPolicyConfig, head: Head, target: Nets, rows: Transition, level: Any, unit: Any, key: Any
+    config: OffPolicyConfig, kinds: Kinds, head: Head, target: Nets, rows: Transition, level: Any, unit: Any, key: Any
 ) -> Any:
     """(y - level) / unit."""
     after = rows._replace(obs=rows.next_obs, state=rows.next_state)
     noise = Noise(config.target_noise, config.target_clip) if config.target_noise else None
-    action = head.relax(policies(target.actors, rows.next_obs), rows.next_mode_mask, key, noise)
-    following = level + unit * jnp.min(q_values(config, target.critic, after, action, rows.next_alive), axis=0)
+    action = head.relax(policies(kinds, target.actors, rows.next_obs), rows.next_mode_mask, key, noise)
+    following = level + unit * jnp.min(q_values(config, kinds, target.critic, after, action, rows.next_alive), axis=0)
     y = rows.reward + config.discount * jnp.where(rows.terminated, 0.0, following)
     return jax.lax.stop_gradient((y - level) / unit)
 
 
-def critic_loss(config: OffPolicyConfig, critic: Critic, rows: Transition, goal: Any) -> tuple[Any, Metrics]:
-    q = q_values(config, critic, rows, rows.extras[MEANT], rows.alive)
+def critic_loss(
+    config: OffPolicyConfig, kinds: Kinds, critic: Critic, rows: Transition, goal: Any
+) -> tuple[Any, Metrics]:
+    q = q_values(config, kinds, critic, rows, rows.extras[MEANT], rows.alive)
     loss = jnp.mean((q - goal) ** 2, axis=-1)
     metrics = {"critic_loss": jnp.mean(loss), "q": jnp.mean(q), "explained_variance": explained_variance(q[0], goal)}
     return jnp.sum(loss), metrics
 
 
-def actor_loss(config: OffPolicyConfig, head: Head, actors: Any, critic: Critic, rows: Transition, key: Any) -> Any:
+def actor_loss(
+    config: OffPolicyConfig, kinds: Kinds, head: Head, actors: Any, critic: Critic, rows: Transition, key: Any
+) -> Any:
     """-E[Q_1] of the policies' actions, one term per agent in its own context ("own") or one for all ("joint")."""
-    out = policies(actors, rows.obs)
+    out = policies(kinds, actors, rows.obs)
     action = head.relax(out, rows.mode_mask, key, None)
     first = jax.tree.map(lambda x: x[:1], critic)
-    value = lambda a: q_values(config, first, rows, a, rows.alive)[0]  # noqa: E731
+    value = lambda a: q_values(config, kinds, first, rows, a, rows.alive)[0]  # noqa: E731
     if config.gradient == "joint":
         gain = jnp.mean(value(action))
     else:
@@ -234,7 +246,7 @@ def actor_loss(config: OffPolicyConfig, head: Head, actors: Any, critic: Critic,
     return config.penalty * jnp.mean(out**2) - gain
 
 
-def _critic_init(config: OffPolicyConfig, spec: EnvSpec, head: Head, key: Any) -> Critic:
+def _critic_init(config: OffPolicyConfig, spec: EnvSpec, kinds: Kinds, head: Head, key: Any) -> Critic:
     """The last layers start at 1 % scale: the first critic says `level`."""
     count = 2 if config.twin else 1
     q_key, mixer_key = jax.random.split(key)
@@ -243,7 +255,7 @@ def _critic_init(config: OffPolicyConfig, spec: EnvSpec, head: Head, key: Any) -
         one = lambda k: mlp_init(k, [size, *config.critic_hidden, 1], out_scale=0.01)  # noqa: E731
         return Critic(_stack(q_key, count, one), None)
     sizes = [spec.obs_dim + head.encoded, *config.critic_hidden, 1]
-    own = lambda k: _stack(k, spec.num_agents, lambda j: mlp_init(j, sizes, out_scale=0.01))  # noqa: E731
+    own = lambda k: _stack(k, kinds.count, lambda j: mlp_init(j, sizes, out_scale=0.01))  # noqa: E731
     mix = lambda k: mixer_init(k, spec.state_dim, spec.num_agents, config.mixer_embed, config.mixer_hidden)  # noqa: E731
     return Critic(_stack(q_key, count, own), _stack(mixer_key, count, mix) if config.mixer == "monotonic" else None)
 

@@ -24,6 +24,7 @@ import jax.numpy as jnp
 
 from trident.algos.common import on_policy
 from trident.algos.common.actor import act, actors_init
+from trident.algos.common.kinds import first_of_kind, input_size, kinds_of
 from trident.algos.common.on_policy import AgentBatch, Values
 from trident.maths import hybrid
 from trident.maths.lagrange import Multipliers, multipliers_init, multipliers_step
@@ -66,6 +67,10 @@ class PPOConfig:
     """Initial log standard deviation before the squash."""
     base_policy: bool = False
     """Actors correct the base policy of the environment's physics, if it has one, as TRIDENT's do."""
+    share_actors: bool = True
+    """Agents of a kind share one actor; otherwise each has its own."""
+    agent_id: bool = False
+    """Actors see which agent they act for."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,7 @@ SPREAD_ROUNDS = 8
 
 
 class PPOState(NamedTuple):
-    actors: Any  # stacked over agents
+    actors: Any  # stacked over kinds of agents
     actor_opt: Any
     critic: Values
     multipliers: Multipliers  # of no constraints, unless the method has them
@@ -97,14 +102,15 @@ class PPOState(NamedTuple):
 def make(config: PPOConfig, spec: EnvSpec, physics: Physics | None = None) -> Algorithm:
     """Of `physics` nothing is used but, on demand, its base policy: these are the vanilla baselines."""
     base_policy = physics.base_policy if config.base_policy and physics is not None else None
-    used = jnp.asarray(spec.action.used)
+    kinds = kinds_of(spec, config.share_actors, config.agent_id)
+    used = first_of_kind(kinds, jnp.asarray(spec.action.used))
     adam = on_policy.adam(config.max_grad)
     num_costs = spec.num_constraints if isinstance(config, LagrangianConfig) else 0
 
     def init(key: Any) -> PPOState:
         actor_key, critic_key = jax.random.split(key)
         actors = actors_init(
-            actor_key, spec.num_agents, spec.obs_dim, config.hidden,
+            actor_key, kinds.count, input_size(kinds, spec.obs_dim), config.hidden,
             spec.action.num_modes, spec.action.num_params, config.log_std,
         )  # fmt: skip
         size = spec.state_dim + spec.num_agents * spec.obs_dim
@@ -129,7 +135,7 @@ def make(config: PPOConfig, spec: EnvSpec, physics: Physics | None = None) -> Al
             advantage -= advantages[..., 1:] @ multiplier
             metrics |= {"multiplier": PerCost(multiplier)}
         advantage = (advantage - jnp.mean(advantage)) / (jnp.std(advantage) + 1e-8)
-        batch = on_policy.agent_batches(roll, base_policy)
+        batch = on_policy.agent_batches(roll, base_policy, kinds)
         train = _simultaneous if config.order == "simultaneous" else _sequential
         actors, actor_opt, losses = train(
             config, adam, state, batch, advantage.reshape(-1), used, actor_key, config.lr * decay
@@ -137,7 +143,7 @@ def make(config: PPOConfig, spec: EnvSpec, physics: Physics | None = None) -> Al
         rows = on_policy.minibatch_rows(critic_key, config.epochs, config.minibatches, roll.reward.size)
         critic = on_policy.fit_values(values, adam, roll, targets, rows, config.critic_lr * decay)
         new_log_prob = jax.vmap(on_policy.log_prob)(actors, batch, used)
-        kl = jnp.mean((batch.log_prob - new_log_prob) * batch.alive, axis=-1)  # [N], of the samples taken
+        kl = jnp.mean((batch.log_prob - new_log_prob) * batch.alive, axis=-1)  # [G], of the samples taken
         metrics |= {"kl": jnp.mean(kl), "kl_max": jnp.max(kl)} | losses
         return PPOState(actors, actor_opt, critic, state.multipliers, state.spread), metrics
 
@@ -146,7 +152,7 @@ def make(config: PPOConfig, spec: EnvSpec, physics: Physics | None = None) -> Al
         plan=DataPlan(config.envs, config.steps),
         init=init,
         act=lambda state, view, key, deterministic: act(
-            state.actors, spec.action, view, key, deterministic, base_policy
+            state.actors, spec.action, view, key, deterministic, base_policy, kinds
         ),
         update=update,
         config=config,
@@ -185,7 +191,9 @@ def surrogate(config: PPOConfig, actor: Any, batch: AgentBatch, advantage: Any, 
 def _train_agent(
     config: PPOConfig, adam: Any, actor: Any, opt: Any, batch: AgentBatch, advantage: Any, used: Any, key: Any, lr: Any
 ) -> tuple[Any, Any, Any]:
-    """Epochs of minibatch ascent for one agent."""
+    """Epochs of minibatch ascent for the agents of one kind; they share the advantage of every sample."""
+    if len(batch.alive) > len(advantage):
+        advantage = jnp.tile(advantage, len(batch.alive) // len(advantage))
     grad = jax.value_and_grad(lambda a, b, w: -surrogate(config, a, b, w, used))
 
     def step(carry: Any, rows: Any) -> Any:
@@ -220,10 +228,10 @@ def _sequential(
         agent, agent_key = at
         actor, opt, mine, use = jax.tree.map(lambda x: x[agent], (actors, opts, batch, used))
         actor, opt, loss = _train_agent(config, adam, actor, opt, mine, advantage * factor, use, agent_key, lr)
-        factor = factor * on_policy.ratio(actor, mine, use)
+        factor = factor * on_policy.joint_ratio(on_policy.ratio(actor, mine, use), len(factor))
         actors, opts = jax.tree.map(lambda full, one: full.at[agent].set(one), (actors, opts), (actor, opt))
         return (actors, opts, factor), loss
 
-    start = (state.actors, state.actor_opt, jnp.ones(batch.alive.shape[1]))
+    start = (state.actors, state.actor_opt, jnp.ones(len(advantage)))
     (actors, opts, factor), losses = jax.lax.scan(step, start, (order, jnp.stack(keys[1:])))
     return actors, opts, {"actor_loss": jnp.mean(losses), "factor_max": jnp.max(factor)}

@@ -21,6 +21,7 @@ import optax
 
 from trident import replay as replays
 from trident.algos.common.action_heads import grid_action, grid_mask, make_grid
+from trident.algos.common.kinds import Kinds, actor_input, input_size, kinds_of, per_agent
 from trident.maths.returns import explained_variance, return_scale
 from trident.nets import mixer_apply, mixer_init, mlp_apply, mlp_init
 from trident.types import Algorithm, Data, DataPlan, EnvSpec, Metrics, Physics, Transition
@@ -43,7 +44,11 @@ class QMIXConfig:
     batch: int = 256
     """Rows of a minibatch."""
     hidden: tuple[int, ...] = (128, 128)
-    """Hidden layers of each agent's utility network."""
+    """Hidden layers of each utility network."""
+    share_actors: bool = True
+    """Agents of a kind share one utility network; otherwise each has its own."""
+    agent_id: bool = False
+    """Utility networks see which agent they are asked for."""
     mixer_embed: int = 32
     """Width of the mixer."""
     mixer_hidden: int = 64
@@ -65,7 +70,7 @@ class QMIXConfig:
 
 
 class Nets(NamedTuple):
-    utility: Any  # stacked over agents: [O] -> [G]
+    utility: Any  # stacked over kinds of agents: [O] -> [G]
     mixer: Any
 
 
@@ -81,13 +86,13 @@ class QMIXState(NamedTuple):
 
 def make(config: QMIXConfig, spec: EnvSpec, physics: Physics | None = None) -> Algorithm:
     """`physics` is ignored: this is a vanilla baseline."""
-    grid = make_grid(spec.action, config.levels)
+    grid, kinds = make_grid(spec.action, config.levels), kinds_of(spec, config.share_actors, config.agent_id)
     adam = optax.chain(optax.clip_by_global_norm(config.max_grad), optax.adam(config.lr))
 
     def init(key: Any) -> QMIXState:
         utility_key, mixer_key = jax.random.split(key)
-        sizes = [spec.obs_dim, *config.hidden, grid.mode.shape[1]]
-        utility = jax.vmap(lambda k: mlp_init(k, sizes, out_scale=0.01))(jax.random.split(utility_key, spec.num_agents))
+        sizes = [input_size(kinds, spec.obs_dim), *config.hidden, grid.mode.shape[1]]
+        utility = jax.vmap(lambda k: mlp_init(k, sizes, out_scale=0.01))(jax.random.split(utility_key, kinds.count))
         mixer = mixer_init(mixer_key, spec.state_dim, spec.num_agents, config.mixer_embed, config.mixer_hidden)
         nets = Nets(utility, mixer)
         scale = jnp.zeros(()), jnp.ones(())
@@ -95,7 +100,7 @@ def make(config: QMIXConfig, spec: EnvSpec, physics: Physics | None = None) -> A
 
     def act(state: QMIXState, view: Any, key: Any, deterministic: bool) -> Any:
         allowed = grid_mask(grid, view.mode_mask)
-        cell = best_cell(utilities(state.nets, view.obs), allowed)
+        cell = best_cell(utilities(kinds, state.nets, view.obs), allowed)
         if not deterministic:
             coin_key, cell_key = jax.random.split(key)
             lost = jax.random.bernoulli(coin_key, state.epsilon, cell.shape)
@@ -112,8 +117,8 @@ def make(config: QMIXConfig, spec: EnvSpec, physics: Physics | None = None) -> A
             nets, target, opt = carry
             rows = replays.sample(data.replay, row_key, config.batch)
             allowed = grid_mask(grid, rows.next_mode_mask)
-            goal = (td_target(config, nets, target, rows, allowed, level, unit) - level) / unit
-            grads, metrics = jax.grad(lambda n: td_loss(n, rows, goal), has_aux=True)(nets)
+            goal = (td_target(config, kinds, nets, target, rows, allowed, level, unit) - level) / unit
+            grads, metrics = jax.grad(lambda n: td_loss(kinds, n, rows, goal), has_aux=True)(nets)
             changes, opt = adam.update(grads, opt, nets)
             nets = optax.apply_updates(nets, changes)
             return (nets, optax.incremental_update(nets, target, config.target_rate), opt), metrics
@@ -139,30 +144,30 @@ def epsilon(config: QMIXConfig, fraction: Any) -> Any:
     return config.epsilon + (config.epsilon_final - config.epsilon) * share
 
 
-def utilities(nets: Nets, obs: Any) -> Any:
+def utilities(kinds: Kinds, nets: Nets, obs: Any) -> Any:
     """[..., N, O] -> Q_i of every cell, [..., N, G]."""
-    return jax.vmap(mlp_apply, in_axes=(0, -2), out_axes=-2)(nets.utility, obs)
+    return per_agent(kinds, mlp_apply, nets.utility, actor_input(kinds, obs), axis=obs.ndim - 2)
 
 
 def best_cell(values: Any, allowed: Any) -> Any:
     return jnp.argmax(jnp.where(allowed, values, -jnp.inf), axis=-1)
 
 
-def total(nets: Nets, state: Any, obs: Any, cell: Any, alive: Any) -> Any:
+def total(kinds: Kinds, nets: Nets, state: Any, obs: Any, cell: Any, alive: Any) -> Any:
     """(Q_tot - level) / unit of the chosen cells; the dead add nothing."""
-    chosen = jnp.take_along_axis(utilities(nets, obs), cell[..., None], axis=-1)[..., 0]
+    chosen = jnp.take_along_axis(utilities(kinds, nets, obs), cell[..., None], axis=-1)[..., 0]
     return mixer_apply(nets.mixer, state, chosen * alive)
 
 
 def td_target(
-    config: QMIXConfig, nets: Nets, target: Nets, rows: Transition, allowed: Any, level: Any, unit: Any
+    config: QMIXConfig, kinds: Kinds, nets: Nets, target: Nets, rows: Transition, allowed: Any, level: Any, unit: Any
 ) -> Any:
-    cell = best_cell(utilities(nets, rows.next_obs), allowed)
-    following = level + unit * total(target, rows.next_state, rows.next_obs, cell, rows.next_alive)
+    cell = best_cell(utilities(kinds, nets, rows.next_obs), allowed)
+    following = level + unit * total(kinds, target, rows.next_state, rows.next_obs, cell, rows.next_alive)
     return jax.lax.stop_gradient(rows.reward + config.discount * jnp.where(rows.terminated, 0.0, following))
 
 
-def td_loss(nets: Nets, rows: Transition, goal: Any) -> tuple[Any, Metrics]:
-    q = total(nets, rows.state, rows.obs, rows.extras[CELL], rows.alive)
+def td_loss(kinds: Kinds, nets: Nets, rows: Transition, goal: Any) -> tuple[Any, Metrics]:
+    q = total(kinds, nets, rows.state, rows.obs, rows.extras[CELL], rows.alive)
     loss = jnp.mean((q - goal) ** 2)
     return loss, {"critic_loss": loss, "q": jnp.mean(q), "explained_variance": explained_variance(q, goal)}

@@ -1,4 +1,5 @@
-"""Hybrid actors: modes and their parameters from one network per agent, on top of a base policy if there is one."""
+"""Hybrid actors: modes and their parameters from one network per kind of agents, on top of a base policy if there is
+one."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from trident.algos.common.kinds import Kinds, actor_input, per_agent
 from trident.maths import hybrid
 from trident.maths.batching import map_batches
 from trident.maths.hybrid import HybridDist
@@ -76,23 +78,29 @@ def base_offset(base_policy: BasePolicy | None, obs: Float[Array, "*batch O"]) -
     return preference, jnp.arctanh(jnp.clip(unit, -BASE_EDGE, BASE_EDGE))
 
 
-def actors_init(key: Any, num_agents: int, *args: Any) -> Params:
-    """Separate parameters per agent, stacked on a leading agent axis."""
-    return jax.vmap(lambda k: actor_init(k, *args))(jax.random.split(key, num_agents))
+def actors_init(key: Any, count: int, *args: Any) -> Params:
+    """Separate parameters for each kind of agents, stacked on a leading axis."""
+    return jax.vmap(lambda k: actor_init(k, *args))(jax.random.split(key, count))
 
 
-def actors_apply(params: Params, obs: Float[Array, "*batch N O"], base: BaseOffset | None = None) -> HybridDist:
+def actors_apply(
+    params: Params, obs: Float[Array, "*batch N O"], base: BaseOffset | None = None, kinds: Kinds | None = None
+) -> HybridDist:
     """Stacked actors on stacked observations; the agent axis of the result stands where it stood in `obs`."""
-    axis = obs.ndim - 2
-    dist = jax.vmap(actor_apply, in_axes=(0, axis, axis), out_axes=0)(params, obs, base)
-    return jax.tree.map(lambda x: jnp.moveaxis(x, 0, axis), dist)
+    return per_agent(kinds, actor_apply, params, actor_input(kinds, obs), base, axis=obs.ndim - 2)
 
 
 def act(
-    params: Params, spec: ActionSpec, view: View, key: Any, deterministic: bool, base_policy: BasePolicy | None = None
+    params: Params,
+    spec: ActionSpec,
+    view: View,
+    key: Any,
+    deterministic: bool,
+    base_policy: BasePolicy | None = None,
+    kinds: Kinds | None = None,
 ) -> tuple[HybridAction, dict[str, Any]]:
     """Stacked actors choose for one environment; extras hold what an on-policy learner needs, per agent."""
-    dist, used = actors_apply(params, view.obs, base_offset(base_policy, view.obs)), jnp.asarray(spec.used)
+    dist, used = actors_apply(params, view.obs, base_offset(base_policy, view.obs), kinds), jnp.asarray(spec.used)
     if deterministic:
         mode, raw = hybrid.most_likely(dist, view.mode_mask, used)
     else:

@@ -10,6 +10,7 @@ import optax
 from jaxtyping import Array, Float
 
 from trident.algos.common.actor import BaseOffset, actors_apply, base_offset
+from trident.algos.common.kinds import Kinds
 from trident.maths import hybrid
 from trident.types import ActionSpec, BasePolicy, Metrics, Transition, encode_params
 
@@ -18,13 +19,18 @@ EDGE = 0.97
 
 
 def imitation_loss(
-    actors: Any, spec: ActionSpec, rows: Transition, base: BaseOffset | None = None, spread: float = 0.3
+    actors: Any,
+    spec: ActionSpec,
+    rows: Transition,
+    base: BaseOffset | None = None,
+    kinds: Kinds | None = None,
+    spread: float = 0.3,
 ) -> tuple[Float[Array, ""], Metrics]:
     """- log p(mode) + |mean(mode) - raw|^2 / (2 spread^2) over the used parameters, averaged over living agents.
 
     The policy's own standard deviation takes no part: a scripted policy without noise would drive it to zero.
     """
-    dist = actors_apply(actors, rows.obs, base)
+    dist = actors_apply(actors, rows.obs, base, kinds)
     mode = rows.executed.mode
     log_p = jnp.take_along_axis(hybrid.mode_log_probs(dist.logits, rows.mode_mask), mode[..., None], -1)[..., 0]
     unit = jnp.clip(encode_params(spec, *rows.executed), -EDGE, EDGE)
@@ -40,7 +46,7 @@ def imitation_loss(
 
 def imitate(
     actors: Any, spec: ActionSpec, rollout: Transition, key: Any, steps: int, batch: int, lr: float, log_std: float,
-    base_policy: BasePolicy | None = None,
+    base_policy: BasePolicy | None = None, kinds: Kinds | None = None,
 ) -> tuple[Any, Metrics]:  # fmt: skip
     """Adam on random rows of the rollout [T, E, ...]; the actors leave with the given log-std in every mode."""
     total = rollout.reward.size
@@ -53,7 +59,7 @@ def imitate(
         actors, opt = carry
         pick = jax.random.randint(step_key, (batch,), 0, total)
         some = jax.tree.map(lambda x: x[pick], (rows, base))
-        grads, metrics = jax.grad(lambda a: imitation_loss(frozen(a), spec, *some), has_aux=True)(actors)
+        grads, metrics = jax.grad(lambda a: imitation_loss(frozen(a), spec, *some, kinds=kinds), has_aux=True)(actors)
         updates, opt = adam.update(grads, opt, actors)
         return (optax.apply_updates(actors, updates), opt), metrics
 

@@ -1,4 +1,4 @@
-"""What on-policy learners share: values of the signals, advantages, and samples sorted by agent.
+"""What on-policy learners share: values of the signals, advantages, and samples sorted by kind of agent.
 
 Each signal, reward or cost, has its own value network, its own optimiser and its own normaliser (PopArt): rescaling the
 reward changes nothing in what is learned about costs. Costs are stacked over K.
@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from trident.algos.common.actor import BaseOffset, actor_apply, base_offset
 from trident.algos.common.inputs import value_input
+from trident.algos.common.kinds import Kinds, actor_input, by_kind, real_members
 from trident.maths import hybrid
 from trident.maths.hybrid import HybridDist
 from trident.maths.returns import explained_variance, gae
@@ -37,7 +39,7 @@ class Values(NamedTuple):
 
 
 class AgentBatch(NamedTuple):
-    """Samples of one agent [B, ...], or of all of them [N, B, ...]."""
+    """Samples of the agents of one kind [n B, ...], member by member, or of all kinds [G, n B, ...]."""
 
     obs: Float[Array, "*batch O"]
     mode_mask: Bool[Array, "*batch M"]
@@ -162,16 +164,23 @@ def _track(stats: Any, net: Any, target: Any, rate: float = 0.1) -> tuple[Any, A
 # --- samples --------------------------------------------------------------------------------------
 
 
-def agent_batches(roll: Transition, base_policy: BasePolicy | None = None) -> AgentBatch:
-    """[T, E, N, ...] -> stacked over agents, [N, T * E, ...]."""
+def agent_batches(roll: Transition, base_policy: BasePolicy | None = None, kinds: Kinds | None = None) -> AgentBatch:
+    """[T, E, N, ...] -> stacked over kinds, [G, n T E, ...]; a kind with fewer members than n repeats them as dead."""
 
-    def by_agent(x: Any) -> Any:
-        return jnp.moveaxis(x.reshape(roll.reward.size, *x.shape[2:]), 1, 0)
+    def sort(x: Any) -> Any:
+        return by_kind(kinds, jnp.moveaxis(x.reshape(roll.reward.size, *x.shape[2:]), 1, 0))
 
     done = roll.action.mode, roll.extras["raw"], roll.extras["log_prob"]
-    return jax.tree.map(
-        by_agent, AgentBatch(roll.obs, roll.mode_mask, roll.alive, *done, base_offset(base_policy, roll.obs))
-    )
+    obs, base = actor_input(kinds, roll.obs), base_offset(base_policy, roll.obs)
+    batch = jax.tree.map(sort, AgentBatch(obs, roll.mode_mask, roll.alive, *done, base))
+    if kinds is None or kinds.separate:
+        return batch
+    return batch._replace(alive=batch.alive & np.repeat(real_members(kinds), roll.reward.size, axis=1))
+
+
+def joint_ratio(ratio: Float[Array, "R"], samples: int) -> Float[Array, "B"]:
+    """Of all members of a kind together, in each of the team's samples."""
+    return ratio if len(ratio) == samples else jnp.prod(ratio.reshape(-1, samples), axis=0)
 
 
 def policy(actor: Any, batch: AgentBatch, rows: Any = slice(None)) -> HybridDist:

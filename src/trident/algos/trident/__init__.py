@@ -5,9 +5,9 @@ line of Algorithm 1                                   here
 3-6   sample a_i^d, a_i^c; execute; push to B         the loop (training.loop), through `act`
 4     Jacobians at tau and tau_0 (STGC)               surrogate.choose, by name in maths.discrete_gradient
 8-9   TD on phi_res and psi_k                         critics.learn
-10-15 agents one after another                        lcpo.learn
+10-15 kinds of agents one after another               lcpo.learn
 11    advantages of the reward and of the costs       surrogate.pathwise, surrogate.score
-12-14 trust-region step or recovery                   lcpo.agent_step, maths.trust_region
+12-14 trust-region step or recovery                   lcpo.kind_step, maths.trust_region
 16    annealing of tau                                problem.temperature
 
 symbol                                                setting (TridentConfig) or name
@@ -32,6 +32,7 @@ import jax.numpy as jnp
 from trident import replay as replays
 from trident.algos.common.actor import act, actors_init
 from trident.algos.common.behaviour_cloning import imitate
+from trident.algos.common.kinds import input_size
 from trident.algos.trident import critics as pirc
 from trident.algos.trident import lcpo
 from trident.algos.trident.config import TridentConfig, check
@@ -53,12 +54,12 @@ class TridentState(NamedTuple):
 def make(config: TridentConfig, spec: EnvSpec, physics: Physics | None = None) -> Algorithm:
     check(config, spec)
     problem, remember = Problem(config, spec, physics), (pirc.KNOWN,)
-    annotate = partial(pirc.annotate, problem)
+    annotate, kinds = partial(pirc.annotate, problem), problem.kinds
 
     def init(key: Any) -> TridentState:
         actor_key, critic_key = jax.random.split(key)
         actors = actors_init(
-            actor_key, spec.num_agents, spec.obs_dim, config.actor.hidden,
+            actor_key, kinds.count, input_size(kinds, spec.obs_dim), config.actor.hidden,
             spec.action.num_modes, spec.action.num_params, config.actor.log_std, config.actor.conditional,
         )  # fmt: skip
         return TridentState(lcpo.start(problem, actors), pirc.start(problem, critic_key), jnp.int32(0))
@@ -75,7 +76,7 @@ def make(config: TridentConfig, spec: EnvSpec, physics: Physics | None = None) -
         actor_key, critic_key = jax.random.split(key)
         actors, imitated = imitate(
             state.policy.actors, spec.action, roll, actor_key, config.actor.warm_steps, 512, 1e-3,
-            min(WARM_LOG_STD, config.actor.log_std), problem.base_policy,
+            min(WARM_LOG_STD, config.actor.log_std), problem.base_policy, kinds,
         )  # fmt: skip
         longer = replace(config.critic, minibatches=config.actor.warm_steps // 2)
         patient = problem._replace(config=replace(config, critic=longer))
@@ -90,7 +91,7 @@ def make(config: TridentConfig, spec: EnvSpec, physics: Physics | None = None) -
         plan=DataPlan(config.data.envs, config.data.steps, config.data.replay, remember),
         init=init,
         act=lambda state, view, key, deterministic: act(
-            state.policy.actors, spec.action, view, key, deterministic, problem.base_policy
+            state.policy.actors, spec.action, view, key, deterministic, problem.base_policy, kinds
         ),
         update=update,
         annotate=annotate,

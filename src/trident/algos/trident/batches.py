@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from trident import physics_value
 from trident import replay as replays
@@ -24,7 +24,37 @@ MAX_BOOST = 20.0
 """No state is drawn more often than this multiple of the others."""
 
 
-def policy_batch(problem: Problem, data: Data, agent: Any, key: Any) -> PolicyBatch:
+MAX_MEMBERS = 8
+"""Members of a kind whose rows one step is made of; of larger kinds so many are drawn for each step."""
+
+
+class Members(NamedTuple):
+    """Members of a kind, with states in which to improve each of them."""
+
+    agent: Int[Array, "m"]
+    share: Float[Array, "m"]  # of each in the kind's mean; a member that stands here twice has half of it each time
+    size: Float[Array, ""]  # how many the kind has
+    batch: PolicyBatch  # [m, ...]
+
+
+def member_batches(problem: Problem, data: Data, kind: Any, key: Any) -> Members:
+    """The rows of a kind's step, spread over its members."""
+    kinds = problem.kinds
+    agent = jnp.asarray(kinds.members)[kind]
+    if len(agent) == 1:
+        one = policy_batch(problem, data, agent[0], jax.random.fold_in(key, kind))
+        return Members(agent, jnp.ones(1), jnp.ones(()), jax.tree.map(lambda x: x[None], one))
+    pick_key, batch_key = jax.random.split(jax.random.fold_in(key, kind))
+    if len(agent) > MAX_MEMBERS:
+        agent = jax.random.permutation(pick_key, agent)[:MAX_MEMBERS]
+    share = 1.0 / jnp.sum(agent[:, None] == agent, axis=-1)
+    keys = jax.random.split(batch_key, len(agent))
+    batch = jax.vmap(lambda a, k: policy_batch(problem, data, a, k, len(agent)))(agent, keys)
+    size = jnp.asarray(kinds.sizes, jnp.float32)[kind]
+    return Members(agent, share / jnp.sum(share), size, batch)
+
+
+def policy_batch(problem: Problem, data: Data, agent: Any, key: Any, members: int = 1) -> PolicyBatch:
     """Replayed states in which to improve one agent, each twice, with fresh and opposite (antithetic) noise.
 
     With one draw each, a network that can tell the states apart moves against (or along) every single draw: that
@@ -32,7 +62,7 @@ def policy_batch(problem: Problem, data: Data, agent: Any, key: Any) -> PolicyBa
     """
     step = problem.config.step
     row_key, gumbel_key, noise_key = jax.random.split(key, 3)
-    count = 2 * max(step.policy_batch // 4, 1)  # even: each half of the batch has both draws of its states
+    count = 2 * max(step.policy_batch // (4 * members), 1)  # even: each half of the batch has both draws of its states
     rows, weight = replays.sample_by_weight(data.replay, row_key, count, violation_weights(step, data, agent))
     noise = jax.random.normal(noise_key, (*rows.alive.shape, problem.spec.action.num_params))
 
@@ -117,7 +147,9 @@ def critic_cost_estimate(problem: Problem, actors: Any, critic: CriticState, rol
 
 def mode_action(problem: Problem, actors: Any, view: View) -> HybridAction:
     """The policy's mode, its deterministic action: a baseline without the noise of a drawn one."""
-    return jax.vmap(lambda v: act(actors, problem.spec.action, v, None, True, problem.base_policy)[0])(view)
+    return jax.vmap(lambda v: act(actors, problem.spec.action, v, None, True, problem.base_policy, problem.kinds)[0])(
+        view
+    )
 
 
 def _values(

@@ -41,7 +41,11 @@ class ActorConfig:
     """SHA: hybrid policies and how gradients pass through their modes."""
 
     hidden: tuple[int, ...] = (128, 128)
-    """Hidden layers of each agent's actor."""
+    """Hidden layers of each actor."""
+    share_actors: bool = True
+    """Agents of a kind share one actor, and move together by one step; otherwise each has its own."""
+    agent_id: bool = False
+    """Actors see which agent they act for."""
     conditional: bool = True
     """Parameters depend on the mode they go with; otherwise all modes share one Gaussian."""
     base_policy: bool = True
@@ -102,18 +106,19 @@ class StepConfig:
     inner_epochs: int = 4
     """Inner passes over a round's data."""
     updates: int = 2
-    """Passes over the agents per round (U)."""
+    """Passes over the kinds of agents per round (U)."""
     policy_batch: int = 512
-    """Rows of a policy update: replayed states, each with two opposite draws of noise."""
+    """Rows of a policy update: replayed states, each with two opposite draws of noise, spread over the kind's
+    members."""
     filter: bool = True
     """Follow only what two halves of the batch agree on (Wiener filter)."""
     violation_fraction: float = 0.5
     """Fraction of the replayed states in which some limit was violated (importance-weighted). Violations are rare: a
     plain batch holds a few of them, and a step along its gradient would mend those and no others."""
     agent_order: Literal["random", "fixed", "simultaneous"] = "random"
-    """Agents one after another, in this order; simultaneous: all against the others' old policies."""
+    """Kinds of agents one after another, in this order; simultaneous: all against the others' old policies."""
     trust_region: float = 0.06
-    """KL of an agent's policy per round (delta), shared equally by the passes."""
+    """KL of a policy per round (delta), the mean over a kind's members, shared equally by the passes."""
     trust_region_final: float = 0.25
     """Fraction of it that is left at the end of the run. Steps are as long as the trust region allows, however noisy
     their direction: a run whose steps never shorten ends in their noise."""

@@ -40,7 +40,7 @@ from trident.physics_value import (
     r2_phys,
     spread,
 )
-from trident.types import ActionSpec, Data, HybridAction, Metrics, PerSignal, Transition
+from trident.types import ActionSpec, Data, HybridAction, Metrics, PerSignal, Transition, View
 
 
 class Critics(NamedTuple):
@@ -207,7 +207,10 @@ def learn(
     row_key, act_key = jax.random.split(key)
     count = config.critic.minibatches * config.critic.batch
     rows = shaped(problem, replays.sample(data.replay, row_key, count))
-    choose_action = lambda view, k: act(actors, spec.action, view, k, False, problem.base_policy)[0]  # noqa: E731
+
+    def choose_action(view: View, k: Any) -> HybridAction:
+        return act(actors, spec.action, view, k, False, problem.base_policy, problem.kinds)[0]
+
     following = jax.vmap(choose_action)(rows.next_view, jax.random.split(act_key, count))
     known = rows.extras[KNOWN]
     after = physics_parts(problem.closed_form, problem.num_signals, rows.next_state, following, current=False)

@@ -1,14 +1,15 @@
-"""LCPO: agents improve one after another, each by a trust-region step under the round's cost budgets.
+"""LCPO: kinds of agents improve one after another, each by a trust-region step under the round's cost budgets.
 
     J_k      measured cost rate of the last rounds (the critics give gradients only)
-    budget_k = alpha (d_k - J_k - xi_k)     what all agents and passes together may add to surrogate cost k, or, while
+    budget_k = alpha (d_k - J_k - xi_k)     what all kinds and passes together may add to surrogate cost k, or, while
                                             J_k is too high, must take off it; one budget per round
-    agent i  theta_i <- argmax L_0 subject to L_k <= what is left of budget_k, KL <= delta    (maths.trust_region)
+    kind G   theta_G <- argmax L_0 subject to L_k <= what is left of budget_k, KL <= delta    (maths.trust_region)
 
-L_j are the surrogates of `surrogate`, each agent's evaluated with the agents before it already updated. Two
-things keep prediction and outcome together: states in which limits were violated are rare, and are looked at more
-often than they occur (`batches`); and how far past predictions came true is measured, and the demand raised
-accordingly (`cost_tracking`).
+L_j are the surrogates of `surrogate`, summed over the kind's members, each kind's evaluated with the kinds before it
+already updated. Members move together: the line search judges what they do jointly. With a kind for every agent these
+are the paper's agents one after another. Two things keep prediction and outcome together: states in which limits were
+violated are rare, and are looked at more often than they occur (`batches`); and how far past predictions came true is
+measured, and the demand raised accordingly (`cost_tracking`).
 """
 
 from __future__ import annotations
@@ -20,15 +21,23 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int
 
-from trident.algos.common.actor import actor_by_parts
+from trident.algos.common.actor import actor_apply, actor_by_parts
 from trident.algos.common.kfac import Seen, kronecker_inverse
 from trident.algos.trident import cost_tracking
-from trident.algos.trident.batches import critic_cost_estimate, policy_batch, rollout_batch
+from trident.algos.trident.batches import Members, critic_cost_estimate, member_batches, rollout_batch
 from trident.algos.trident.critics import CriticState
 from trident.algos.trident.problem import Problem, temperature, trust_region
-from trident.algos.trident.surrogate import PolicyBatch, RolloutBatch, pathwise, policy, score
+from trident.algos.trident.surrogate import (
+    PolicyBatch,
+    RolloutBatch,
+    own_view,
+    pathwise_change,
+    pathwise_gradients,
+    score,
+)
 from trident.maths.fisher import fisher_product
 from trident.maths.gradient_filter import shrink_to_signal
+from trident.maths.hybrid import HybridDist
 from trident.maths.trust_region import RECOVERY, REJECTED, TRUST_REGION, UpdateInfo, UpdateRule, constrained_update
 from trident.types import Data, Metrics, PerCost, PerSignal, Transition, encode_params
 
@@ -37,13 +46,13 @@ STEP_LENGTH = 0.03
 
 
 class PolicyState(NamedTuple):
-    actors: Any  # stacked over agents
+    actors: Any  # stacked over kinds of agents
     tracker: cost_tracking.CostTracker
     multiplier: Float[Array, "K"]  # of safety.method=lagrangian
 
 
 class Round(NamedTuple):
-    """What all agents' steps of a round have in common."""
+    """What all steps of a round have in common."""
 
     problem: Problem
     critic: CriticState
@@ -54,10 +63,10 @@ class Round(NamedTuple):
     multiplier: Float[Array, "K"]
 
 
-class AgentReport(NamedTuple):
-    """What one agent's step did."""
+class StepReport(NamedTuple):
+    """What the step of a kind did."""
 
-    agent: Int[Array, ""]
+    kind: Int[Array, ""]
     info: UpdateInfo
     snr: Float[Array, "2 J"]  # signal fraction of the gradients, through the mode and through the parameters
 
@@ -70,8 +79,8 @@ def start(problem: Problem, actors: Any) -> PolicyState:
 def learn(
     problem: Problem, state: PolicyState, critic: CriticState, data: Data, key: Any, fraction: Any, rounds: Any
 ) -> tuple[PolicyState, Metrics]:
-    """Lines 10-15 of Algorithm 1: U passes over the agents."""
-    config, spec, roll = problem.config, problem.spec, data.rollout
+    """Lines 10-15 of Algorithm 1: U passes over the kinds of agents."""
+    config, spec, roll, count = problem.config, problem.spec, data.rollout, problem.kinds.count
     smooth = config.safety.smooth
     rollout, critic_weight = rollout_batch(problem, state.actors, critic, roll)
     cost = jnp.mean(roll.cost, axis=(0, 1))
@@ -87,24 +96,23 @@ def learn(
 
     def one_pass(carry: Any, pass_key: Any) -> Any:
         batch_key, order_key, inner_key = jax.random.split(pass_key, 3)
-        order = jnp.arange(spec.num_agents)
+        order = jnp.arange(count)
         if config.step.agent_order == "random" and not config.as_printed:
             order = jax.random.permutation(order_key, order)
-        before, left = carry[0], (budget - carry[1]) / spec.num_agents
+        before, left = carry[0], (budget - carry[1]) / count
 
-        def one_agent(carry: Any, agent: Int[Array, ""]) -> Any:
+        def one_kind(carry: Any, kind: Int[Array, ""]) -> Any:
             actors, spent = carry
-            batch = policy_batch(problem, data, agent, jax.random.fold_in(batch_key, agent))
-            own_key = jax.random.fold_in(inner_key, agent)
+            members = member_batches(problem, data, kind, batch_key)
+            own_key = jax.random.fold_in(inner_key, kind)
             if config.step.agent_order == "simultaneous":
-                new, report = agent_step(common, batch, agent, own_key, before, left)
+                new, report = kind_step(common, members, kind, own_key, before, left)
             else:
                 allowed = budget if config.as_printed else budget - spent
-                new, report = agent_step(common, batch, agent, own_key, actors, allowed)
-            actors = jax.tree.map(lambda full, one: full.at[agent].set(one), actors, new)
-            return (actors, spent + report.info.change[1:]), report
+                new, report = kind_step(common, members, kind, own_key, actors, allowed)
+            return (_replaced(actors, kind, new), spent + report.info.change[1:]), report
 
-        return jax.lax.scan(one_agent, carry, order)
+        return jax.lax.scan(one_kind, carry, order)
 
     begin = (state.actors, jnp.zeros(spec.num_constraints))
     (actors, spent), report = jax.lax.scan(one_pass, begin, jax.random.split(key, config.step.updates))
@@ -126,43 +134,83 @@ def learn(
     return PolicyState(actors, cost_tracking.predict(smooth, tracker, spent), multiplier), metrics
 
 
-def agent_step(
-    common: Round, batch: PolicyBatch, agent: Int[Array, ""], key: Any, actors: Any, budget: Float[Array, "K"]
-) -> tuple[Any, AgentReport]:
-    """Lines 11-14: one agent's constrained step, given what the agents before it have become."""
-    problem, step = common.problem, common.problem.config.step
-    used = jnp.asarray(problem.spec.action.used)[agent]
-    mask, weight = batch.mode_mask[:, agent], batch.weight * batch.alive[:, agent]
-    weight = weight / jnp.maximum(jnp.sum(weight), 1e-8)
-    theta, unravel = ravel_pytree(jax.tree.map(lambda x: x[agent], actors))
+def _replaced(actors: Any, kind: Int[Array, ""], new: Any) -> Any:
+    return jax.tree.map(lambda full, one: full.at[kind].set(one), actors, new)
 
-    halves, critic_change = pathwise(
-        problem, common.critic, common.tau, batch, agent, actors, theta, unravel, weight
-    )  # gradients of two halves of the batch
-    direction, score_change = score(problem, common.rollout, agent, key, actors, theta, unravel)
-    fisher, precondition = _metric(common, batch, agent, key, theta, unravel, mask, used, weight)
+
+def kind_step(
+    common: Round, members: Members, kind: Int[Array, ""], key: Any, actors: Any, budget: Float[Array, "K"]
+) -> tuple[Any, StepReport]:
+    """Lines 11-14: the constrained step of one kind, given what the kinds before it have become."""
+    problem, step = common.problem, common.problem.config.step
+    used = jnp.asarray(problem.spec.action.used)[members.agent[0]]
+    rows, weight = own_rows(problem, members)
+    theta, unravel = ravel_pytree(jax.tree.map(lambda x: x[kind], actors))
+    old, parts = unravel(theta), (problem, common.critic, common.tau)
+
+    def of_member(*member: Any) -> Float[Array, "2 2 J D"]:
+        return pathwise_gradients(*parts, actors, theta, unravel, *member)
+
+    def change_among(others: Any, new: Any) -> Float[Array, "J"]:
+        """Of all members' surrogates, each moved alone among `others`."""
+        return members.size * _sum(lambda *member: pathwise_change(*parts, others, old, new, *member), members, weight)
+
+    halves = members.size * _sum(of_member, members, weight)  # gradients of two halves of the batch
+    fisher, precondition = _metric(common, rows, key, theta, unravel, used)
     filtered, snr = shrink_to_signal(halves)
     gradients = filtered if step.filter else jnp.sum(halves, axis=(0, 1))
-    if direction is not None:  # as long as the critics' gradient, so that a multiplier means the same for both
+    score_change = None
+    if common.rollout is not None:  # as long as the critics' gradient, so that a multiplier means the same for both
+        direction, score_change = score(
+            problem, common.rollout, members.agent, members.share, key, actors, theta, unravel
+        )
         rise = fisher(direction)
         rise *= jnp.linalg.norm(gradients[0]) / jnp.maximum(jnp.linalg.norm(rise), 1e-10)
         own = 0.0 if step.source == "score" else common.critic_weight * gradients[0]
         gradients = gradients.at[0].set(own + rise)
 
-    def surrogates(new: Float[Array, "D"]) -> Float[Array, "J"]:
-        """The true change of all surrogates, which the line search checks."""
-        changes = critic_change(new)
-        if step.source == "score":
-            changes = changes.at[0].set(score_change(new))
-        if step.source in ("both", "weighed"):
-            changes = changes.at[0].multiply(common.critic_weight).at[0].add(score_change(new))
+    def surrogates(t: Float[Array, "D"]) -> Float[Array, "J"]:
+        """The true change of all surrogates, which the line search checks. Each member's change among the others as
+        they are, and among those who have moved as well: the mean of the two is the joint change, interactions of
+        pairs included."""
+        new = unravel(t)
+        changes = change_among(actors, new)
+        if len(members.agent) > 1:
+            changes = 0.5 * (changes + change_among(_replaced(actors, kind, new), new))
+        if score_change is not None:
+            gain = members.size * score_change(t)
+            own = 0.0 if step.source == "score" else common.critic_weight * changes[0]
+            changes = changes.at[0].set(own + gain)
         return _lagrangian(common, changes)
 
     new, info = constrained_update(
         _rule(common), theta, _lagrangian(common, gradients), surrogates, fisher,
-        lambda t: policy(unravel(t), batch, agent), mask, used, weight, budget, precondition,
+        lambda t: actor_apply(unravel(t), rows.obs, rows.base_offset), rows.mode_mask, used, rows.weight, budget,
+        precondition,
     )  # fmt: skip
-    return unravel(new), AgentReport(agent, info, snr)
+    return unravel(new), StepReport(kind, info, snr)
+
+
+def own_rows(problem: Problem, members: Members) -> tuple[Seen, Float[Array, "m B"]]:
+    """What the members' actor sees, one row for each state and member, members taking turns; and the rows' weights by
+    member. The dead have none."""
+
+    def one(batch: PolicyBatch, agent: Int[Array, ""], share: Float[Array, ""]) -> Seen:
+        weight = share * batch.weight * batch.alive[:, agent]
+        obs, base = own_view(problem.kinds, batch, agent)
+        return Seen(obs, batch.mode_mask[:, agent], base, weight)
+
+    seen = jax.vmap(one, out_axes=1)(members.batch, members.agent, members.share)
+    total = jnp.maximum(jnp.sum(seen.weight), 1e-8)
+    rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), seen._replace(weight=seen.weight / total))
+    return rows, seen.weight.T / total
+
+
+def _sum(of_member: Any, members: Members, weight: Float[Array, "m B"]) -> Any:
+    """Sum over the members of a function of (batch, agent, rows' weights)."""
+    if len(members.agent) == 1:
+        return of_member(*jax.tree.map(lambda x: x[0], (members.batch, members.agent, weight)))
+    return jax.tree.map(lambda x: jnp.sum(x, axis=0), jax.vmap(of_member)(members.batch, members.agent, weight))
 
 
 def _rule(common: Round) -> UpdateRule:
@@ -175,29 +223,24 @@ def _rule(common: Round) -> UpdateRule:
 
 
 def _metric(
-    common: Round,
-    batch: PolicyBatch,
-    agent: Int[Array, ""],
-    key: Any,
-    theta: Float[Array, "D"],
-    unravel: Any,
-    mask: Bool[Array, "B M"],
-    used: Bool[Array, "M P"],
-    weight: Float[Array, "B"],
+    common: Round, rows: Seen, key: Any, theta: Float[Array, "D"], unravel: Any, used: Bool[Array, "M P"]
 ) -> tuple[Any, Any]:
     """Multiplication with the metric of the trust region, the Fisher matrix, and with about its inverse (K-FAC)."""
     step = common.problem.config.step
     if step.metric == "euclidean":
         stretch = 2.0 * common.delta / STEP_LENGTH**2
         return (lambda v: stretch * v), (lambda v: v)
-    few = slice(0, step.fisher_batch)
-    mask, weight = mask[few], weight[few] / jnp.maximum(jnp.sum(weight[few]), 1e-8)
-    obs, base = jax.tree.map(lambda x: x[few, agent], (batch.obs, batch.base_offset))
-    product = fisher_product(lambda t: actor_by_parts(unravel(t), obs, base), theta, mask, used, weight)
+    few = jax.tree.map(lambda x: x[: step.fisher_batch], rows)
+    few = few._replace(weight=few.weight / jnp.maximum(jnp.sum(few.weight), 1e-8))
+
+    def dist(t: Float[Array, "D"]) -> HybridDist:
+        return actor_by_parts(unravel(t), few.obs, few.base_offset)
+
+    product = fisher_product(dist, theta, few.mode_mask, used, few.weight)
     if not step.precondition:
         return product, lambda v: v
     _, key = jax.random.split(key)
-    inverse = kronecker_inverse(key, unravel(theta), Seen(obs, mask, base, weight), used, step.damping)
+    inverse = kronecker_inverse(key, unravel(theta), few, used, step.damping)
     return product, lambda v: ravel_pytree(inverse(unravel(v)))[0]
 
 
@@ -208,14 +251,14 @@ def _lagrangian(common: Round, rows: Float[Array, "J *D"]) -> Float[Array, "J *D
     return rows.at[0].add(-jnp.tensordot(common.multiplier, rows[1:], axes=1))
 
 
-def _measures(problem: Problem, roll: Transition, report: AgentReport) -> Metrics:
-    info, agents = report.info, problem.spec.num_agents
-    kl = jnp.zeros(agents).at[report.agent].add(info.kl)
+def _measures(problem: Problem, roll: Transition, report: StepReport) -> Metrics:
+    info, kinds = report.info, problem.kinds
+    kl = jnp.zeros(kinds.count).at[report.kind].add(info.kl)
     edge = jnp.abs(encode_params(problem.spec.action, *roll.action)) > 0.98
     mode, params = jnp.mean(report.snr, axis=(0, 1))
     return {
         "kl": jnp.mean(kl),
-        **{f"kl/agent{i}": kl[i] for i in range(agents)},
+        **{f"kl/{'agent' if kinds.separate else 'kind'}{i}": kl[i] for i in range(kinds.count)},
         "trust_region": jnp.mean(info.kind == TRUST_REGION, dtype=jnp.float32),
         "recovery": jnp.mean(info.kind == RECOVERY, dtype=jnp.float32),
         "rejected": jnp.mean(info.kind == REJECTED, dtype=jnp.float32),

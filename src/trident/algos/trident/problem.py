@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from trident.algos.common.kinds import Kinds, kinds_of
 from trident.algos.trident.config import Source, TridentConfig
 from trident.errors import TridentError
 from trident.maths.discrete_gradient import default_estimator
@@ -39,6 +40,11 @@ class Problem(NamedTuple):
     def base_policy(self) -> BasePolicy | None:
         """What the actors correct."""
         return self.physics.base_policy if self.physics is not None and self.config.actor.base_policy else None
+
+    @property
+    def kinds(self) -> Kinds:
+        """Which agents share an actor."""
+        return kinds_of(self.spec, self.config.actor.share_actors, self.config.actor.agent_id)
 
     @property
     def source(self) -> Source:

@@ -1,7 +1,7 @@
-"""SHA: the surrogate of one agent's hybrid policy, seen through the critics (pathwise), and the ratios of probabilities
-that a surrogate of advantages is made of (score).
+"""SHA: the surrogate of a hybrid policy, seen through the critics (pathwise), and the ratios of probabilities that a
+surrogate of advantages is made of (score). For agents i of one kind G, who share the parameters theta:
 
-    L_j(theta) = E_s[ sum_r w_r(theta) Q_j(s, (y_r(theta), x_r(theta)), a_-i) ],    j = 0..K
+    L_j(theta) = sum_{i in G} E_s[ sum_r w_r(theta) Q_j(s, (y_r(theta), x_r(theta)), a_-i) ],    j = 0..K
 
 (w_r, y_r) are weighted relaxations of agent i's mode by a discrete-gradient estimator, x_r the squashed parameters
 that go with them; the other agents act as their current policies do. All J = 1 + K surrogates share every forward pass.
@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from trident.algos.common.actor import BaseOffset, actor_apply, actors_apply
 from trident.algos.common.inputs import q_input
+from trident.algos.common.kinds import Kinds, actor_input
 from trident.algos.trident.critics import Critics, CriticState
 from trident.algos.trident.problem import TAU_START, Problem
 from trident.maths import hybrid
@@ -59,14 +60,19 @@ class RolloutBatch(NamedTuple):
     base_offset: BaseOffset | None = None
 
 
-def policies(actors: Any, rows: PolicyBatch | RolloutBatch) -> hybrid.HybridDist:
+def policies(kinds: Kinds, actors: Any, rows: PolicyBatch | RolloutBatch) -> hybrid.HybridDist:
     """Distributions of all agents, shape [B, N, ...]."""
-    return actors_apply(actors, rows.obs, rows.base_offset)
+    return actors_apply(actors, rows.obs, rows.base_offset, kinds)
 
 
-def policy(actor: Any, rows: PolicyBatch | RolloutBatch, agent: Any) -> hybrid.HybridDist:
+def policy(kinds: Kinds, actor: Any, rows: PolicyBatch | RolloutBatch, agent: Any) -> hybrid.HybridDist:
     """Distribution of one agent."""
-    return actor_apply(actor, *jax.tree.map(lambda x: x[:, agent], (rows.obs, rows.base_offset)))
+    return actor_apply(actor, *own_view(kinds, rows, agent))
+
+
+def own_view(kinds: Kinds, rows: PolicyBatch | RolloutBatch, agent: Any) -> tuple[Array, BaseOffset | None]:
+    """What an agent's actor reads, and what a base policy adds to it."""
+    return jax.tree.map(lambda x: x[:, agent], (actor_input(kinds, rows.obs), rows.base_offset))
 
 
 class Joint(NamedTuple):
@@ -101,9 +107,11 @@ def act_with_noise(spec: ActionSpec, dist: hybrid.HybridDist, batch: PolicyBatch
     return Joint(HybridAction(mode, decode_params(spec, mode, unit)), jnp.concatenate([onehot, unit], axis=-1))
 
 
-def choose(estimator: str, tau: Any, used: Bool[Array, "M P"], agent: Any, batch: PolicyBatch, actor: Any) -> Choice:
+def choose(
+    estimator: str, tau: Any, used: Bool[Array, "M P"], kinds: Kinds, agent: Any, batch: PolicyBatch, actor: Any
+) -> Choice:
     """Agent i's policy -> the relaxations of its mode and the parameters of each mode."""
-    dist = policy(actor, batch, agent)
+    dist = policy(kinds, actor, batch, agent)
     unit = jnp.tanh(dist.mean + jnp.exp(dist.log_std) * batch.noise[:, agent, None, :]) * used
 
     def relax(logits: Array, mask: Array, gumbel: Array) -> tuple[Array, Array]:
@@ -113,51 +121,31 @@ def choose(estimator: str, tau: Any, used: Bool[Array, "M P"], agent: Any, batch
     return Choice(weight, sample, unit)
 
 
-def ratios(used: Any, rollout: RolloutBatch, actors: Any, agent: Any) -> tuple[Any, Float[Array, "B"]]:
-    """pi_theta / pi_old of agent i as a function of (its parameters, rows), and that of all others as they are now."""
-    now = hybrid.log_prob(policies(actors, rollout), rollout.mode_mask, used, rollout.mode, rollout.raw)
-    drift = jnp.where(rollout.alive, now - rollout.log_prob, 0.0).at[:, agent].set(0.0)
-
-    def mine(actor: Any, rows: RolloutBatch) -> Array:
-        dist = policy(actor, rows, agent)
-        new = hybrid.log_prob(dist, rows.mode_mask[:, agent], used[agent], rows.mode[:, agent], rows.raw[:, agent])
-        return jnp.exp(new - rows.log_prob[:, agent])
-
-    return mine, jnp.exp(jnp.sum(drift, axis=-1))
+def drifts(kinds: Kinds, used: Any, rollout: RolloutBatch, actors: Any) -> Float[Array, "B N"]:
+    """log pi / pi_old of what every agent did, with the policies as they are now; 0 for the dead."""
+    now = hybrid.log_prob(policies(kinds, actors, rollout), rollout.mode_mask, used, rollout.mode, rollout.raw)
+    return jnp.where(rollout.alive, now - rollout.log_prob, 0.0)
 
 
-def pathwise(
+def pathwise_gradients(
     problem: Problem,
     critic: CriticState,
     tau: Float[Array, ""],
-    batch: PolicyBatch,
-    agent: Int[Array, ""],
     actors: Any,
     theta: Float[Array, "D"],
     unravel: Any,
+    batch: PolicyBatch,
+    agent: Int[Array, ""],
     weight: Float[Array, "B"],
-) -> tuple[Float[Array, "2 2 J D"], Any]:
-    """Gradients of two halves of the batch, through the mode and through the parameters, [2, 2, J, D]; and the
-    change of the surrogates as a function of theta."""
-    spec, fit = problem.spec, critic.fit
-    name = problem.estimator
-    everyone = act_with_noise(spec.action, policies(actors, batch), batch)
-    if problem.source == "closed-form":
-        fit = fit._replace(unit=fit.unit.at[0].set(0.0))
-    view = through_critics(
-        critic.critics, fit, problem.closed_form, spec.action, problem.discounts, batch,
-        everyone, agent, problem.num_signals,
-    )  # fmt: skip
-    used = jnp.asarray(spec.action.used)[agent]
-
-    def chosen(t: Float[Array, "D"]) -> Choice:
-        return choose(name, tau, used, agent, batch, unravel(t))
-
-    values, action_grads = view.action_grad(chosen(theta))
+) -> Float[Array, "2 2 J D"]:
+    """Gradients of one member's surrogates: of two halves of the batch, through the mode and through the parameters."""
+    name, kinds, used = problem.estimator, problem.kinds, jnp.asarray(problem.spec.action.used)[agent]
+    view = _view(problem, critic, actors, batch, agent)
+    _, action_grads = view.action_grad(choose(name, tau, used, kinds, agent, batch, unravel(theta)))
 
     def gradient(half: PolicyBatch, rows: Float[Array, "H"], grads: Choice) -> Float[Array, "2 J D"]:
         """Of all surrogates over half of the rows: through the mode, and through the parameters."""
-        _, pull = jax.vjp(lambda t: choose(name, tau, used, agent, half, unravel(t)), theta)
+        _, pull = jax.vjp(lambda t: choose(name, tau, used, kinds, agent, half, unravel(t)), theta)
         grads = jax.tree.map(lambda x: x * rows.reshape(1, -1, *(1,) * (x.ndim - 2)), grads)
         zero = jax.tree.map(jnp.zeros_like, grads)
         paths = [grads._replace(unit=zero.unit), zero._replace(unit=grads.unit)]
@@ -172,32 +160,64 @@ def pathwise(
         return jnp.moveaxis(x.reshape(x.shape[0] // 2, 2, *x.shape[1:]), 1, 0)
 
     separate = jax.tree.map(jax.vmap(split, out_axes=1), action_grads)
-    halves = jax.vmap(gradient)(jax.tree.map(split, batch), split(weight), separate)
-    current = weight @ values
-    return halves, lambda t: weight @ view.value(chosen(t)) - current
+    return jax.vmap(gradient)(jax.tree.map(split, batch), split(weight), separate)
+
+
+def pathwise_change(
+    problem: Problem,
+    critic: CriticState,
+    tau: Float[Array, ""],
+    actors: Any,
+    old: Any,
+    new: Any,
+    batch: PolicyBatch,
+    agent: Int[Array, ""],
+    weight: Float[Array, "B"],
+) -> Float[Array, "J"]:
+    """Change of one member's surrogates from its actor `old` to `new`, everyone else acting as `actors` do."""
+    used = jnp.asarray(problem.spec.action.used)[agent]
+    view = _view(problem, critic, actors, batch, agent)
+    ends = (view.value(choose(problem.estimator, tau, used, problem.kinds, agent, batch, a)) for a in (new, old))
+    after, before = ends
+    return weight @ (after - before)
+
+
+def _view(problem: Problem, critic: CriticState, actors: Any, batch: PolicyBatch, agent: Int[Array, ""]) -> CriticView:
+    """What the critics (or the closed form alone) say of one agent's choice, everyone else acting as `actors` do."""
+    spec, fit = problem.spec, critic.fit
+    everyone = act_with_noise(spec.action, policies(problem.kinds, actors, batch), batch)
+    if problem.source == "closed-form":
+        fit = fit._replace(unit=fit.unit.at[0].set(0.0))
+    return through_critics(
+        critic.critics, fit, problem.closed_form, spec.action, problem.discounts, batch,
+        everyone, agent, problem.num_signals,
+    )  # fmt: skip
 
 
 def score(
     problem: Problem,
-    rollout: RolloutBatch | None,
-    agent: Int[Array, ""],
+    rollout: RolloutBatch,
+    agents: Int[Array, "m"],
+    share: Float[Array, "m"],
     key: Any,
     actors: Any,
     theta: Float[Array, "D"],
     unravel: Any,
-) -> tuple[Float[Array, "D"] | None, Any]:
-    """Where a few clipped steps on this round's advantages lead (as a direction), and the surrogate's gain."""
-    if rollout is None:
-        return None, None
-    step_config, used = problem.config.step, jnp.asarray(problem.spec.action.used)
-    mine, others = ratios(used, rollout, actors, agent)
-    advantage = rollout.advantage * others
-    weight = rollout.alive[:, agent] / jnp.maximum(jnp.sum(rollout.alive[:, agent]), 1.0)
+) -> tuple[Float[Array, "D"], Any]:
+    """Where a few clipped steps on this round's advantages lead (as a direction), and the mean gain of a member's
+    surrogate as a function of theta. Rows are pairs of a sample and a member."""
+    step_config, kinds = problem.config.step, problem.kinds
+    used = jnp.asarray(problem.spec.action.used)
+    drift = drifts(kinds, used, rollout, actors)
+    own = RatioRows.of(kinds, rollout, agents)
+    others = jnp.exp(jnp.sum(drift, axis=-1, keepdims=True) - drift[:, agents])  # of everyone but the member itself
+    advantage = (rollout.advantage[:, None] * others).reshape(-1)
+    weight = (rollout.alive[:, agents] * share).reshape(-1)
+    weight = weight / jnp.maximum(jnp.sum(weight), 1e-8)
     adam = optax.chain(optax.clip_by_global_norm(10.0), optax.adam(INNER_LR, eps=1e-5))
 
     def loss(t: Float[Array, "D"], pick: Int[Array, "H"]) -> Float[Array, ""]:
-        some = jax.tree.map(lambda x: x[pick], rollout)
-        ratio = mine(unravel(t), some)
+        ratio = own.ratio(unravel(t), used[agents[0]], pick)
         clipped = jnp.clip(ratio, 1.0 - step_config.clip, 1.0 + step_config.clip)
         worst = jnp.minimum(ratio * advantage[pick], clipped * advantage[pick])
         return -jnp.sum(weight[pick] * worst) * INNER_MINIBATCHES
@@ -213,7 +233,33 @@ def score(
     size = total // INNER_MINIBATCHES
     picks = jax.vmap(lambda k: jax.random.permutation(k, total))(keys)[:, : size * INNER_MINIBATCHES]
     (there, _), _ = jax.lax.scan(step, (theta, adam.init(theta)), picks.reshape(-1, size))
-    return there - theta, lambda t: jnp.sum(weight * (mine(unravel(t), rollout) - 1.0) * advantage)
+    everything = slice(None)
+    return there - theta, lambda t: jnp.sum(
+        weight * (own.ratio(unravel(t), used[agents[0]], everything) - 1.0) * advantage
+    )
+
+
+class RatioRows(NamedTuple):
+    """What some agents did in a rollout, one row for each sample and agent."""
+
+    obs: Float[Array, "R I"]
+    base_offset: BaseOffset | None
+    mode_mask: Bool[Array, "R M"]
+    mode: Int[Array, "R"]
+    raw: Float[Array, "R P"]
+    log_prob: Float[Array, "R"]
+
+    @classmethod
+    def of(cls, kinds: Kinds, rollout: RolloutBatch, agents: Int[Array, "m"]) -> RatioRows:
+        obs, done = actor_input(kinds, rollout.obs), (rollout.mode_mask, rollout.mode, rollout.raw, rollout.log_prob)
+        rows = cls(obs, rollout.base_offset, *done)
+        return jax.tree.map(lambda x: x[:, agents].reshape(-1, *x.shape[2:]), rows)
+
+    def ratio(self, actor: Any, used: Bool[Array, "M P"], pick: Any) -> Float[Array, "H"]:
+        """pi_theta / pi_old."""
+        rows = jax.tree.map(lambda x: x[pick], self)
+        dist = actor_apply(actor, rows.obs, rows.base_offset)
+        return jnp.exp(hybrid.log_prob(dist, rows.mode_mask, used, rows.mode, rows.raw) - rows.log_prob)
 
 
 def through_critics(

@@ -268,4 +268,5 @@ def _spec(config: ChainConfig) -> EnvSpec:
             Metric("effort", "lower", per="progress", help="heat made per length walked"),
             Metric("illegal", "lower", help="forbidden modes and parameters"),
         ),
+        kinds=tuple(range(config.agents)),
     )

@@ -376,6 +376,7 @@ def _spec(
         action=_action(boxes, mode_names),
         constraints=constraints,
         horizon=horizon,
+        kinds=tuple(range(len(boxes))),
     )
 
 

@@ -298,6 +298,7 @@ class Smac:
             action=self.action,
             constraints=constraints(config),
             horizon=config.field.limit,
+            kinds=tuple(roster.types.index(each) for each in roster.types[: roster.allies]),
             metrics=METRICS,
         )
         suggest = partial(base_policy, config, self.action.num_modes)
