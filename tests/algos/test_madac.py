@@ -12,11 +12,13 @@ from support.learning import train
 from trident.algos import madac
 from trident.algos.common.action_heads import MEANT, hybrid_head
 from trident.algos.common.actor import actors_apply
+from trident.algos.common.kinds import kinds_of
 from trident.algos.madac import MADACConfig, actor_loss, distance, entropy, outputs, td_targets, twins, worst
 from trident.maths import hybrid
 from trident.training.loop import program
 
 SPEC = CHAIN.spec
+KINDS = kinds_of(SPEC)
 CONFIG = MADACConfig(hidden=(8,), critic_hidden=(8,))
 HEAD = hybrid_head(SPEC.action, CONFIG.temperature)
 
@@ -45,10 +47,10 @@ def test_safety_target_is_the_worst_of_now_and_later(rows, state):
 
     @jax.jit
     def go():
-        y, y_h = td_targets(CONFIG, HEAD, (actors, critics), rows, level, unit, key)
+        y, y_h = td_targets(CONFIG, KINDS, HEAD, (actors, critics), rows, level, unit, key)
         after = rows._replace(obs=rows.next_obs, state=rows.next_state)
         safe = HEAD.relax(
-            outputs(actors.safety, rows.next_obs, None), rows.next_mode_mask, jax.random.split(key, 3)[2], None
+            outputs(KINDS, actors.safety, rows.next_obs, None), rows.next_mode_mask, jax.random.split(key, 3)[2], None
         )
         return y, y_h, twins(critics.safety, after, safe, rows.next_alive)
 
@@ -71,11 +73,13 @@ def slopes(rows, state):
         """`shift` moves the safety critics up or down, and with them the border of the region."""
         moved = [*critics.safety[:-1], critics.safety[-1] | {"b": critics.safety[-1]["b"] + shift}]
         loss = lambda a: actor_loss(  # noqa: E731
-            CONFIG, SPEC, HEAD, a, critics._replace(safety=moved), rows, multipliers, key
+            CONFIG, SPEC, KINDS, HEAD, a, critics._replace(safety=moved), rows, multipliers, key
         )
         grads, (after, metrics) = jax.grad(loss, has_aux=True)(actors)
-        safe = HEAD.relax(outputs(actors.safety, rows.obs, None), rows.mode_mask, jax.random.split(key, 3)[2], None)
-        to_safety = lambda task: jnp.mean(jnp.sum(distance(SPEC, task, rows, safe) * rows.alive, -1))  # noqa: E731
+        safe = HEAD.relax(
+            outputs(KINDS, actors.safety, rows.obs, None), rows.mode_mask, jax.random.split(key, 3)[2], None
+        )
+        to_safety = lambda task: jnp.mean(jnp.sum(distance(SPEC, KINDS, task, rows, safe) * rows.alive, -1))  # noqa: E731
         return grads.task, after, metrics["inside"], jax.grad(to_safety)(actors.task)
 
     return go
@@ -117,7 +121,7 @@ def test_entropy_is_that_of_mode_and_squashed_parameters(rows, state):
             return -hybrid.log_prob_box(dist, one.mode_mask, used, mode, raw, -box, box)
 
         mean = lambda f: jnp.mean(jax.lax.map(f, keys, batch_size=500), axis=0)  # noqa: E731
-        return mean(lambda k: entropy(SPEC, actors, one, k)), mean(surprise)
+        return mean(lambda k: entropy(SPEC, KINDS, actors, one, k)), mean(surprise)
 
     ours, sampled = both(jax.random.split(jax.random.key(0), 8000))
     np.testing.assert_allclose(ours, sampled, atol=0.1)
@@ -131,7 +135,7 @@ def test_entropy_of_parameters_does_not_move_the_modes(rows, state):
     def bonus(shift):
         moved = jax.tree.map(lambda x: x, actors)
         moved["trunk"][-1]["b"] = moved["trunk"][-1]["b"].at[:, : SPEC.action.num_modes].add(shift)
-        return jnp.sum(entropy(SPEC, moved, rows, jax.random.key(0)), axis=0)  # [N]
+        return jnp.sum(entropy(SPEC, KINDS, moved, rows, jax.random.key(0)), axis=0)  # [N]
 
     slope = jax.jit(jax.jacrev(bonus))(jnp.zeros((SPEC.num_agents, SPEC.action.num_modes)))
     p = np.asarray(hybrid.mode_probs(dist.logits, rows.mode_mask))

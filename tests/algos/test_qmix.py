@@ -12,10 +12,12 @@ from support.learning import train
 
 from trident.algos import qmix
 from trident.algos.common.action_heads import grid_mask, make_grid
+from trident.algos.common.kinds import kinds_of
 from trident.algos.qmix import CELL, QMIXConfig, best_cell, epsilon, td_target, total, utilities
 from trident.types import View
 
 SPEC = CHAIN.spec
+KINDS = kinds_of(SPEC)
 CONFIG = QMIXConfig(levels=2, hidden=(8,), mixer_embed=4, mixer_hidden=4)
 GRID = make_grid(SPEC.action, CONFIG.levels)
 
@@ -39,10 +41,10 @@ def test_the_best_cells_of_each_agent_are_the_best_joint_choice(rows, nets):
     def compare(state, obs, mask):
         allowed = grid_mask(GRID, mask)
         alive = jnp.ones(SPEC.num_agents, bool)
-        value = jax.vmap(lambda cell: total(nets, state, obs, cell, alive))(joint)
+        value = jax.vmap(lambda cell: total(KINDS, nets, state, obs, cell, alive))(joint)
         fine = jax.vmap(lambda cell: jnp.all(jnp.take_along_axis(allowed, cell[:, None], -1)))(joint)
-        mine = best_cell(utilities(nets, obs), allowed)
-        return jnp.max(jnp.where(fine, value, -jnp.inf)), total(nets, state, obs, mine, alive)
+        mine = best_cell(utilities(KINDS, nets, obs), allowed)
+        return jnp.max(jnp.where(fine, value, -jnp.inf)), total(KINDS, nets, state, obs, mine, alive)
 
     best, mine = jax.vmap(compare)(*few)
     np.testing.assert_allclose(mine, best, rtol=1e-4)
@@ -55,8 +57,8 @@ def test_one_network_chooses_and_the_other_values(rows, nets):
 
     @jax.jit
     def go():
-        mine, theirs = utilities(nets, rows.next_obs), utilities(other, rows.next_obs)
-        return td_target(CONFIG, nets, other, rows, allowed, level, unit), mine, theirs
+        mine, theirs = utilities(KINDS, nets, rows.next_obs), utilities(KINDS, other, rows.next_obs)
+        return td_target(CONFIG, KINDS, nets, other, rows, allowed, level, unit), mine, theirs
 
     y, mine, theirs = (np.asarray(x) for x in go())
     cell = np.where(allowed, mine, -np.inf).argmax(-1)

@@ -13,6 +13,7 @@ from trident import physics_value
 from trident.algos import macpo, madac, off_policy, ppo, qmix, trident
 from trident.algos.common import inputs, on_policy
 from trident.algos.common.action_heads import grid_mask, hybrid_head, make_grid, make_head
+from trident.algos.common.kinds import kinds_of
 from trident.algos.trident import critics as pirc
 from trident.algos.trident.config import TridentConfig
 from trident.algos.trident.problem import Problem
@@ -38,21 +39,25 @@ def of_on_policy(config, env, state, rows):
 
 
 def of_off_policy(config, env, state, rows):
-    head = make_head(config.actions, env.spec.action, config.levels, config.temperature)
-    action = head.relax(off_policy.policies(state.nets.actors, rows.obs), rows.mode_mask, jax.random.key(0), None)
-    q = off_policy.q_values(config, state.nets.critic, rows, action, rows.alive)
+    kinds, head = kinds_of(env.spec), make_head(config.actions, env.spec.action, config.levels, config.temperature)
+    action = head.relax(
+        off_policy.policies(kinds, state.nets.actors, rows.obs), rows.mode_mask, jax.random.key(0), None
+    )
+    q = off_policy.q_values(config, kinds, state.nets.critic, rows, action, rows.alive)
     return (state.level + state.unit * q[0])[:, None]
 
 
 def of_qmix(config, env, state, rows):
-    allowed = grid_mask(make_grid(env.spec.action, config.levels), rows.mode_mask)
-    cell = qmix.best_cell(qmix.utilities(state.nets, rows.obs), allowed)
-    return (state.level + state.unit * qmix.total(state.nets, rows.state, rows.obs, cell, rows.alive))[:, None]
+    kinds, allowed = kinds_of(env.spec), grid_mask(make_grid(env.spec.action, config.levels), rows.mode_mask)
+    cell = qmix.best_cell(qmix.utilities(kinds, state.nets, rows.obs), allowed)
+    return (state.level + state.unit * qmix.total(kinds, state.nets, rows.state, rows.obs, cell, rows.alive))[:, None]
 
 
 def of_madac(config, env, state, rows):
-    head = hybrid_head(env.spec.action, config.temperature)
-    action = head.relax(madac.outputs(state.actors.task, rows.obs, None), rows.mode_mask, jax.random.key(0), None)
+    kinds, head = kinds_of(env.spec), hybrid_head(env.spec.action, config.temperature)
+    action = head.relax(
+        madac.outputs(kinds, state.actors.task, rows.obs, None), rows.mode_mask, jax.random.key(0), None
+    )
     return (state.level + state.unit * jnp.min(madac.twins(state.critics.reward, rows, action, rows.alive), 0))[:, None]
 
 

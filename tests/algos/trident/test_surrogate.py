@@ -7,8 +7,17 @@ import pytest
 
 from trident import physics_value
 from trident.algos.common import actor, inputs
+from trident.algos.common.kinds import kinds_of
 from trident.algos.trident import critics as pirc
-from trident.algos.trident.surrogate import PolicyBatch, RolloutBatch, act_with_noise, choose, ratios, through_critics
+from trident.algos.trident.surrogate import (
+    PolicyBatch,
+    RatioRows,
+    RolloutBatch,
+    act_with_noise,
+    choose,
+    drifts,
+    through_critics,
+)
 from trident.envs.probes.chain import ChainConfig, probe_chain
 from trident.maths import hybrid
 
@@ -17,6 +26,7 @@ SPEC = ENV.spec
 J = 1 + SPEC.num_constraints
 AGENT, B = 1, 6
 DISCOUNT = jnp.array([0.9, 0.8, 0.7])
+KINDS = kinds_of(SPEC)
 
 
 def make_scene(key):
@@ -55,7 +65,7 @@ def test_gradients_equal_automatic_differentiation(estimator, physics):
     def both(key):
         actors, _, _, scene, _, view = make_world(key, physics)
         actor = jax.tree.map(lambda x: x[AGENT], actors)
-        choice = choose(estimator, 0.5, used, AGENT, scene, actor)
+        choice = choose(estimator, 0.5, used, KINDS, AGENT, scene, actor)
         value, action_grads = view.action_grad(choice)
         direct = jax.jacrev(lambda c: jnp.sum(view.value(c), axis=0))(choice)  # rows are independent
         return value, view.value(choice), action_grads, direct
@@ -75,7 +85,7 @@ def test_exact_surrogate_equals_enumeration_over_modes():
     def surrogate(key):
         actors, _, _, scene, _, view = make_world(key, ENV.physics)
         actor = jax.tree.map(lambda x: x[AGENT], actors)
-        return view.value(choose("exact", 0.5, used, AGENT, scene, actor))
+        return view.value(choose("exact", 0.5, used, KINDS, AGENT, scene, actor))
 
     @jax.jit
     def enumeration(key):
@@ -109,9 +119,10 @@ def test_ratios_are_those_of_the_agent_and_of_all_others():
         log_prob = hybrid.log_prob(actor.actors_apply(actors, scene.obs), scene.mode_mask, used, mode, raw)
         old = log_prob - 0.1 * (1.0 + jnp.arange(SPEC.num_agents))  # every agent has become likelier since
         taken = RolloutBatch(scene.obs, scene.mode_mask, scene.alive, mode, raw, old, jnp.ones(B))
-        mine, others = ratios(used, taken, actors, AGENT)
-        return mine(jax.tree.map(lambda x: x[AGENT], actors), taken), others
+        mine = RatioRows.of(KINDS, taken, jnp.array([AGENT]))
+        mine = mine.ratio(jax.tree.map(lambda x: x[AGENT], actors), used[AGENT], slice(None))
+        return mine, drifts(KINDS, used, taken, actors)
 
-    mine, others = both(jax.random.key(3))
+    mine, drift = both(jax.random.key(3))
     np.testing.assert_allclose(mine, np.exp(0.2), rtol=1e-4)
-    np.testing.assert_allclose(others, np.exp(0.1 + 0.3), rtol=1e-4)  # agents 0 and 2, not its own
+    np.testing.assert_allclose(drift, [[0.1, 0.2, 0.3]] * B, rtol=1e-3)

@@ -17,6 +17,7 @@ from trident.algos.common.inputs import encode_action, q_input
 from trident.algos.trident import cost_tracking, lcpo
 from trident.algos.trident import critics as pirc
 from trident.algos.trident.batches import (
+    Members,
     agreement,
     critic_cost_estimate,
     policy_batch,
@@ -27,7 +28,7 @@ from trident.algos.trident.config import TridentConfig
 from trident.algos.trident.cost_tracking import UNLIMITED, CostTracker, measure, predict, round_budget, training_limits
 from trident.algos.trident.critics import residual, shaped
 from trident.algos.trident.problem import Problem, anneal_log_std, temperature
-from trident.algos.trident.surrogate import act_with_noise, pathwise, ratios
+from trident.algos.trident.surrogate import RatioRows, act_with_noise, drifts, pathwise_change, pathwise_gradients
 from trident.envs.probes.one_shot import PROBES
 from trident.errors import TridentError
 from trident.fields import change, flatten
@@ -55,7 +56,8 @@ SMALL = change(TridentConfig(), {
 def first_agents_step(task, critic, batch, rollout, weight, delta, multiplier, key):
     """(actors, budget) -> the first agent's step."""
     common = lcpo.Round(task, critic, rollout, weight, jnp.float32(0.5), jnp.float32(delta), multiplier)
-    return lambda actors, budget: lcpo.agent_step(common, batch, jnp.int32(0), key, actors, budget)
+    alone = Members(jnp.zeros(1, jnp.int32), jnp.ones(1), jnp.ones(()), jax.tree.map(lambda x: x[None], batch))
+    return lambda actors, budget: lcpo.kind_step(common, alone, jnp.int32(0), key, actors, budget)
 
 
 def test_temperature_falls_over_the_first_part_of_the_run():
@@ -356,14 +358,15 @@ def test_a_policy_is_judged_as_it_acted_around_its_base_policy():
     def look(key):
         scene = policy_batch(task, Data(roll, Replay(block, jnp.int32(block.reward.size))), 0, key)
         taken, _ = rollout_batch(task, actors, state.critic, known_data(task, roll).rollout)
-        mine, others = ratios(used, taken, actors, 0)
-        return scene, mine(jax.tree.map(lambda x: x[0], actors), taken), others
+        mine = RatioRows.of(task.kinds, taken, jnp.array([0]))
+        mine = mine.ratio(jax.tree.map(lambda x: x[0], actors), used[0], slice(None))
+        return scene, mine, drifts(task.kinds, used, taken, actors)
 
-    scene, mine, others = look(jax.random.key(2))
+    scene, mine, drift = look(jax.random.key(2))
     for known, said in zip(scene.base_offset, base_offset(says, scene.obs), strict=True):
         np.testing.assert_allclose(known, said, rtol=1e-6)
     np.testing.assert_allclose(mine, 1.0, rtol=1e-4)
-    np.testing.assert_allclose(others, 1.0, rtol=1e-4)
+    np.testing.assert_allclose(drift, 0.0, atol=1e-4)
 
 
 def test_gradients_weigh_as_much_as_the_critics_are_right():
@@ -550,9 +553,9 @@ def gradients_of(name, **fields):
         moved = lambda w: w + shift * jax.random.normal(jax.random.key(1), w.shape)  # noqa: E731
         critic = state.critic._replace(critics=jax.tree.map(moved, state.critic.critics), fit=fit)
         scene = policy_batch(task, data, 0, key)
-        halves, gain = pathwise(
-            task, critic, jnp.float32(0.5), scene, jnp.int32(0), state.policy.actors, theta, unravel, scene.weight
-        )
+        parts, member = (task, critic, jnp.float32(0.5)), (scene, jnp.int32(0), scene.weight)
+        halves = pathwise_gradients(*parts, state.policy.actors, theta, unravel, *member)
+        gain = lambda t: pathwise_change(*parts, state.policy.actors, unravel(theta), unravel(t), *member)  # noqa: E731
         return scene.state, halves, jax.jacrev(gain)(theta)
 
     return measure
@@ -718,12 +721,12 @@ def test_the_printed_closed_form_is_one_step_unscaled():
 def test_agents_share_one_budget_or_each_spend_it_all(share, monkeypatch):
     """Agents that spend whatever they are offered: the budget once, or, as printed, once each."""
 
-    def spend_all(common, batch, agent, key, actors, budget):
+    def spend_all(common, members, kind, key, actors, budget):
         zero, spent = jnp.float32(0), jnp.concatenate([jnp.zeros(1), budget])
         info = UpdateInfo(jnp.int32(TRUST_REGION), zero, zero, zero, spent, budget, budget)
-        return jax.tree.map(lambda x: x[agent], actors), lcpo.AgentReport(agent, info, jnp.zeros((2, spent.size)))
+        return jax.tree.map(lambda x: x[kind], actors), lcpo.StepReport(kind, info, jnp.zeros((2, spent.size)))
 
-    monkeypatch.setattr(lcpo, "agent_step", spend_all)
+    monkeypatch.setattr(lcpo, "kind_step", spend_all)
     env, roll = play_random("probe-chain")
     config = change(
         SMALL, {"as_printed": not share, "updates": 2, "policy_batch": 32, "fisher_batch": 16, "source": "pathwise"}
