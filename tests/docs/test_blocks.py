@@ -26,8 +26,6 @@ from trident.training.settings import make_setup
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "benchmarks/README.md", *sorted(ROOT.glob("docs/*.md"))]
 FENCE = re.compile(r"(?P<mark><!-- not run: [^>]+ -->\n)?^```(?P<language>\w*)\n(?P<code>.*?)^```$", re.M | re.S)
-COMING = {f"examples/{name}.py" for name in
-          ("first_run", "own_environment", "own_physics", "own_algorithm", "compare", "load_and_act")}  # fmt: skip
 
 
 def name(page: Path) -> str:
@@ -160,8 +158,6 @@ def test_links_and_pictures_exist(page):
             continue
         path, _, anchor = target.partition("#")
         file = (page.parent / path).resolve() if path else page
-        if str(file.relative_to(ROOT)) in COMING:
-            continue
         assert file.exists(), f"{name(page)} links to {target}"
         assert not anchor or file.suffix != ".md" or anchor in anchors(file), f"{name(page)}: no heading {target}"
 
