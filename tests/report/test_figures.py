@@ -300,3 +300,10 @@ def test_on_a_terminal_what_is_being_done_ticks_and_goes_while_the_bar_stays(mon
     assert "evaluating planner 3/5 on the same episodes ... 0 s" in after
     assert after.rindex("\x1b[2K") > after.rindex("evaluating"), "its line is wiped"
     assert after.rindex("\x1b[?25h") > after.rindex("\x1b[?25l"), "the cursor is back"
+
+
+def test_units_in_brackets_reach_the_terminal():
+    """Regression: they were taken for markup, and `exec [s]` became `exec`."""
+    stream = Terminal()
+    LiveProgress(stream).say("exec [s]  ev [rate]")
+    assert stream.getvalue() == "exec [s]  ev [rate]\n"

@@ -156,7 +156,7 @@ class LiveProgress:
 
     def begin(self, run: dict[str, Any]) -> None:
         self._run = run
-        self._console.print(plan_line(run), highlight=False)
+        self._console.print(plan_line(run), highlight=False, markup=False)
         self.doing(COMPILING)
 
     def resume_at(self, last: Record) -> None:
@@ -171,7 +171,7 @@ class LiveProgress:
         self._show(Ticking(text))
 
     def say(self, text: str) -> None:
-        self._console.print(text, highlight=False, soft_wrap=True)
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)  # [s] is a unit
 
     def end(self) -> None:
         """The bar stays on the screen; what was being done is done, and goes."""
