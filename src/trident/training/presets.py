@@ -55,7 +55,7 @@ def residual_values(preset: Preset, tuned: dict[str, Any]) -> dict[str, Any]:
 
 LARGE = change(TRIDENT, {"hidden": (256, 256), "reward_hidden": (512, 512, 512), "cost_hidden": (256, 256)})
 PRINTED = change(LARGE, {
-    "as_printed": True, "estimator": "stgc-paper", "base_policy": False, "horizon": "one-step",
+    "as_printed": True, "share_actors": False, "estimator": "stgc-paper", "base_policy": False, "horizon": "one-step",
     "cost_physics": False, "target_rate": 0.005, "source": "pathwise", "filter": False, "violation_fraction": 0.01,
     "precondition": False, "cg_steps": 8, "fisher_batch": 256,
     "trust_region": 0.02, "trust_region_final": 1.0,  # 0.01 each of two updates a round
@@ -96,7 +96,8 @@ ABLATIONS: dict[str, tuple[str, dict[str, Any]]] = {
         "modes mixed as if continuous, parameters the same in all of them",
         {"estimator": "relax", "conditional": False},
     ),
-    "simultaneous": ("all agents at once", {"agent_order": "simultaneous"}),
+    "separate": ("an actor for every agent", {"share_actors": False}),
+    "simultaneous": ("all kinds of agents at once", {"agent_order": "simultaneous"}),
     "unconstrained": ("limits are only reported", {"safety.method": "none"}),
 }
 
