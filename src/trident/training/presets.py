@@ -97,7 +97,10 @@ ABLATIONS: dict[str, tuple[str, dict[str, Any]]] = {
         {"estimator": "relax", "conditional": False},
     ),
     "separate": ("an actor for every agent", {"share_actors": False}),
-    "simultaneous": ("all kinds of agents at once", {"agent_order": "simultaneous"}),
+    "simultaneous": (
+        "an actor for every agent, all at once",
+        {"agent_order": "simultaneous", "share_actors": False},
+    ),
     "unconstrained": ("limits are only reported", {"safety.method": "none"}),
 }
 
