@@ -7,7 +7,7 @@ Reward and the K costs travel together as a stack of 1 + K *signals*, reward fir
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -99,7 +99,7 @@ class EnvSpec:
     @property
     def kind_of(self) -> np.ndarray:
         """The kind of each agent [N], numbered from 0 in the order of their first members."""
-        boxes = np.concatenate([self.action.low, self.action.high, self.action.used], axis=-1)
+        boxes = np.concatenate([self.action.low, self.action.high, self.action.used], axis=-1) + 0.0  # -0.0 is 0.0
         labels = [b.tobytes() for b in boxes] if self.kinds is None else list(self.kinds)
         order = list(dict.fromkeys(labels))
         return np.array([order.index(label) for label in labels])
@@ -337,6 +337,19 @@ class Algorithm:
 
 
 # --- small helpers on the contracts ---------------------------------------------------------------
+
+
+def kind_faults(spec: EnvSpec) -> Iterator[str]:
+    """What makes the declared kinds impossible."""
+    if spec.kinds is not None and len(spec.kinds) != spec.num_agents:
+        yield f"spec.kinds has {len(spec.kinds)} entries for {spec.num_agents} agents; give each the number of its kind"
+        return
+    boxes, kinds = np.concatenate([spec.action.low, spec.action.high, spec.action.used], axis=-1), spec.kind_of
+    for agent, kind in enumerate(kinds):
+        first = int(np.argmax(kinds == kind))
+        if not np.array_equal(boxes[agent], boxes[first]):
+            yield f"agents {first} and {agent} are of a kind but have different boxes; give them different spec.kinds"
+            return
 
 
 def follow(spec: ActionSpec, base_policy: BasePolicy, obs: Float[Array, "N O"]) -> HybridAction:

@@ -65,7 +65,7 @@ def test_kinds_of_the_benchmarks(name, kinds):
 
 @pytest.mark.parametrize(
     ("kinds", "message"),
-    [((0, 1), "2 kinds for 3 agents"), ((0, 0, 0), "agents 0 and 1 of kind 0 have different boxes")],
+    [((0, 1), "2 entries for 3 agents"), ((0, 0, 0), "agents 0 and 1 are of a kind but have different boxes")],
 )
 def test_kinds_that_cannot_be_are_refused_in_one_line(kinds, message):
     env = probe_chain(ChainConfig(agents=3, modes=3, params=2, constraints=2))

@@ -745,9 +745,10 @@ def test_the_printed_preset_is_printed_in_every_part():
     printed = ALGORITHMS["trident-paper"].config
     wanted = {
         "as_printed": True, "actor.share_actors": False, "actor.estimator": "stgc-paper", "critic.horizon": "one-step",
-        "critic.cost_physics": False, "step.filter": False, "actor.base_policy": False, "safety.tighten": 1.0, "safety.smooth": 0.0,
-        "step.source": "pathwise", "step.precondition": False, "step.trust_region": 0.02, "step.updates": 2,
-        "actor.hidden": (256, 256), "critic.reward_hidden": (512, 512, 512), "critic.cost_hidden": (256, 256),
+        "critic.cost_physics": False, "step.filter": False, "actor.base_policy": False, "safety.tighten": 1.0,
+        "safety.smooth": 0.0, "step.source": "pathwise", "step.precondition": False, "step.trust_region": 0.02,
+        "step.updates": 2, "actor.hidden": (256, 256), "critic.reward_hidden": (512, 512, 512),
+        "critic.cost_hidden": (256, 256),
     }  # fmt: skip
     assert {name: flatten(printed)[name] for name in wanted} == wanted
 

@@ -157,6 +157,8 @@ def test_a_sound_environment_has_neither_faults_nor_doubts():
 
 
 DECLARATION = {
+    "spec.kinds has 3 entries for 2 agents": with_spec(kinds=(0, 0, 1)),
+    "agents 0 and 1 are of a kind but have different boxes": with_spec(kinds=(0, 0)),
     "has no attribute 'physics'": SimpleNamespace(spec=SPEC, reset=0, step=0, scripted={}, shield=None),
     "spec is not an EnvSpec": Toy(spec={"num_agents": 2}),
     "spec.horizon is 0; it must be at least 1": with_spec(horizon=0),
@@ -338,6 +340,17 @@ DOUBTS = {
     "no random episode reached the horizon of 4": at(2, terminated=True),
     "the last observation of an episode looks like a fresh one": at(
         HORIZON, obs=jnp.array([[0.0, 0, 1]] * 2), state=jnp.zeros(2)
+    ),
+    "obs[2] tells agents 0 and 1 apart for ever": Toy(
+        spec=replace(SPEC, action=replace(ACTION, low=0 * LOW, high=0 * HIGH + 1.0, used=np.ones_like(ACTION.used))),
+        on_reset=lambda env, state, out: (
+            state,
+            out._replace(obs=out.obs * jnp.array([[1.0, 1.0, 1.0], [1.0, 1.0, 2.0]])),
+        ),
+        on_step=lambda env, key, before, after, out: (
+            after,
+            out._replace(obs=out.obs * jnp.array([[1.0, 1.0, 1.0], [1.0, 1.0, 2.0]])),
+        ),
     ),
     "action.used is True for a box without width at [0, 1, 0]": with_action(used=np.ones_like(ACTION.used)),
 }

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from trident.errors import TridentError
-from trident.types import EnvSpec
+from trident.types import EnvSpec, kind_faults
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,8 @@ class Kinds:
 
 def kinds_of(spec: EnvSpec, share: bool = True, agent_id: bool = False) -> Kinds:
     """As the environment says, or, without sharing, every agent a kind of its own."""
-    if spec.kinds is not None and len(spec.kinds) != spec.num_agents:
-        raise TridentError(f"{spec.name} has {len(spec.kinds)} kinds for {spec.num_agents} agents: one number for each")
-    boxes = np.concatenate([spec.action.low, spec.action.high, spec.action.used], axis=-1)
-    for agent, kind in enumerate(spec.kind_of):
-        first = int(np.argmax(spec.kind_of == kind))
-        if not np.array_equal(boxes[agent], boxes[first]):
-            raise TridentError(f"agents {first} and {agent} of kind {kind} have different boxes: give them other kinds")
+    for fault in kind_faults(spec):
+        raise TridentError(f"{spec.name}: {fault}")
     return Kinds(tuple(int(k) for k in spec.kind_of) if share else tuple(range(spec.num_agents)), agent_id)
 
 

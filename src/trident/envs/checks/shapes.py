@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from trident.types import BaseAction, EnvSpec, HybridAction, TimeStep
+from trident.types import BaseAction, EnvSpec, HybridAction, TimeStep, kind_faults
 
 # --- first round: the declaration -----------------------------------------------------------------
 
@@ -60,6 +60,7 @@ def _action_spec(spec: EnvSpec) -> Iterator[str]:
     ):
         if names and (len(names) != count or len(set(names)) != len(names)):
             yield f"action.{kind}_names {names} must be {count} different names, or ()"
+    yield from kind_faults(spec)
 
 
 def _names(spec: EnvSpec) -> Iterator[str]:

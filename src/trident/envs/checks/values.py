@@ -362,6 +362,20 @@ def _physics_values(env: Any, dice: _Dice, walk: _Walk) -> Iterator[str]:
             yield "physics.base_policy suggests parameters outside [-1, 1]; scale them to the box of their mode"
 
 
+def _told_apart(spec: EnvSpec, obs: np.ndarray) -> Iterator[str]:
+    """An observation [rows, N, O] that never changes but differs between agents of a kind is a name tag."""
+    fixed, kinds = (obs == obs[:1]).all(axis=0), spec.kind_of
+    for agent, kind in enumerate(kinds):
+        first = int(np.argmax(kinds == kind))
+        tag = fixed[agent] & fixed[first] & (obs[0, agent] != obs[0, first])
+        if tag.any():
+            yield (
+                f"obs[{int(np.argmax(tag))}] tells agents {first} and {agent} apart for ever, though they are of a kind; "
+                "if they are not interchangeable, give them different spec.kinds"
+            )
+            return
+
+
 def _doubts(spec: EnvSpec, walk: _Walk) -> Iterator[str]:
     out, valid = walk.out, walk.valid.copy()
     ended = (out.terminated | out.truncated) & valid
@@ -372,6 +386,7 @@ def _doubts(spec: EnvSpec, walk: _Walk) -> Iterator[str]:
         yield f"no random episode reached the horizon of {spec.horizon}, so truncation was not seen"
     if _returns_to_start([out.obs, out.state], ended):
         yield "the last observation of an episode looks like a fresh one; it must belong to the final state"
+    yield from _told_apart(spec, out.obs[valid])
     valid[:, 0] = False
     for k, constraint in enumerate(spec.constraints):
         cost, margin = out.cost[..., k][valid], out.margin[..., k][valid]
