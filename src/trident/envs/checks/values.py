@@ -370,8 +370,8 @@ def _told_apart(spec: EnvSpec, obs: np.ndarray) -> Iterator[str]:
         tag = fixed[agent] & fixed[first] & (obs[0, agent] != obs[0, first])
         if tag.any():
             yield (
-                f"obs[{int(np.argmax(tag))}] tells agents {first} and {agent} apart for ever, though they are of a kind; "
-                "if they are not interchangeable, give them different spec.kinds"
+                f"obs[{int(np.argmax(tag))}] tells agents {first} and {agent} apart for ever, though they are of a "
+                "kind; if they are not interchangeable, give them different spec.kinds"
             )
             return
 
