@@ -13,6 +13,7 @@ from support.learning import train
 from trident.algos import macpo, ppo
 from trident.algos.common import inputs, on_policy
 from trident.algos.common.actor import actor_apply, actor_init
+from trident.algos.common.kinds import first_of_kind, kinds_of
 from trident.algos.common.on_policy import AgentBatch
 from trident.algos.macpo import MACPOConfig, update_agent
 from trident.algos.ppo import LagrangianConfig, PPOConfig
@@ -363,21 +364,21 @@ def test_solves_the_unconstrained_probes(method, probe):
 
 
 @pytest.mark.parametrize("algo", ["mappo-lag-residual", "macpo-residual"])
-def test_rivals_may_correct_the_base_policy_too(algo):
+def test_baselines_may_correct_the_base_policy_too(algo):
     """Before any update the policy is the base policy, and its samples have the probabilities that were recorded."""
     env = ENVS["uav-mec"].make()
     config = replace(default_config(algo, env), envs=2, steps=3, hidden=(8,), critic_hidden=(8,))
-    learner = make_algorithm(algo, env, config=config)
+    learner, kinds = make_algorithm(algo, env, config=config), kinds_of(env.spec)
 
     @jax.jit
     def first(key):
         state = learner.init(key)
         act = lambda k, s, t: learner.act(state, t.view, k, False)  # noqa: E731
         roll = rollout(env, act, key, start(env, key, 2), 3)[1]
-        batch = on_policy.agent_batches(roll, env.physics.base_policy)
+        batch = on_policy.agent_batches(roll, env.physics.base_policy, kinds)
         suggested = jax.vmap(env.physics.base_policy)(batch.obs.reshape(-1, env.spec.obs_dim)).preference.argmax(-1)
         dist = jax.vmap(on_policy.policy)(state.actors, batch)
-        ratio = jax.vmap(on_policy.ratio)(state.actors, batch, jnp.asarray(env.spec.action.used))
+        ratio = jax.vmap(on_policy.ratio)(state.actors, batch, first_of_kind(kinds, jnp.asarray(env.spec.action.used)))
         return suggested, dist.logits.argmax(-1).reshape(-1), ratio
 
     suggested, preferred, ratio = first(jax.random.key(0))

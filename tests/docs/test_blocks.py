@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -80,7 +81,8 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
 def test_every_block_says_what_it_is():
     """Nothing escapes the checks by having no language; only what needs a program from elsewhere is not run."""
     found = {(name(page), b.language) for page in PAGES for b in blocks(page)}
-    assert {pair for pair in found if pair[1] not in ("python", "sh", "text")} == set()
+    assert {pair for pair in found if pair[1] not in ("python", "sh", "text", "toml")} == set()
+    assert all(tomllib.loads(b.code) for page in PAGES for b in blocks(page) if b.language == "toml")
     assert [(name(p), b.code.splitlines()[0]) for p in PAGES for b in blocks(p) if not b.run] == [
         ("docs/smac.md", "from smac.env import StarCraft2Env")
     ]
@@ -134,7 +136,7 @@ def test_commands_parse(page, command, only_parse, capsys):
     except SystemExit as end:
         code = end.code
     assert code in (0, None), capsys.readouterr().err
-    assert "--help" in words, "a command that was neither parsed nor asked for help"
+    assert {"--help", "--help-all"} & set(words), "a command that was neither parsed nor asked for help"
 
 
 def test_commands_are_found():

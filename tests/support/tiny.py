@@ -35,6 +35,7 @@ from trident.types import (
     EnvSpec,
     HybridAction,
     Metric,
+    PerSignal,
     TimeStep,
     Transition,
 )
@@ -149,7 +150,11 @@ def make(config: TinyConfig, spec: EnvSpec, physics: Any) -> Algorithm:
         roll = data.rollout
         push = jnp.mean(roll.obs * roll.reward[..., None, None], axis=(0, 1)) + 0.01 * jnp.mean(data.replay.data.obs)
         w = state.w + config.lr * (1.0 - 0.5 * fraction) * (push + 0.01 * draw(key, *push.shape))
-        metrics = {"kl": jnp.mean(push**2), "recovery": fraction, "loss": jnp.stack([push[0, 0], 1.0 + fraction, 3.0])}
+        metrics = {
+            "kl": jnp.mean(push**2),
+            "recovery": fraction,
+            "loss": PerSignal(jnp.stack([push[0, 0], 1.0 + fraction, 3.0])),
+        }
         return TinyLearner(w, state.rounds + 1, state.key, state.old_key, jnp.tanh(state.scale + w[0, :2])), metrics
 
     def prepare(state: TinyLearner, roll: Transition, key: Any) -> Any:

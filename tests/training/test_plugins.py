@@ -95,7 +95,7 @@ def test_what_works_is_listed_and_what_does_not_is_a_line_each(plugin, capsys):
     assert main(["list"]) == 0
     said = capsys.readouterr()
     rows = {row.split()[0]: row for row in said.out.splitlines() if row.startswith("  ")}
-    assert "A field of tiny things. (package its-package) [scripted: random]" in rows["field"]
+    assert "A field of tiny things. (package its-package)" in rows["field"]
     assert rows["its-learner"].endswith("learns tiny things (package its-package)")
     assert "its-package" not in rows["uav-mec"] + rows["happo"]
     assert not rows.keys() & FAULTS.keys()

@@ -73,10 +73,8 @@ def variants(env: Env, size: str) -> dict[str, Variant]:
     """Each with the shapes of its own state. All start from scratch: around a base policy the one without physics would
     take
     its direction from elsewhere, and do other work."""
-    build = LEARNERS["trident"].build
-    algorithms = {
-        name: build(env, size, base_policy=False, backtracks=1, **changes) for name, changes in VARIANTS.items()
-    }
+    build = LEARNERS["trident"]._replace(name="trident-scratch").build
+    algorithms = {name: build(env, size, backtracks=1, **changes) for name, changes in VARIANTS.items()}
     return {name: Variant(a, round_shapes(env, a), learning_of(a)) for name, a in algorithms.items()}
 
 
@@ -133,14 +131,17 @@ def closed_form_work(env: Env, algorithm: Algorithm) -> dict[str, Callable[[], A
         compiled = jax.jit(lambda every: jax.lax.map(lambda each: function(*each), every))
         return lambda: compiled(every)
 
-    everyone = c.step.updates * env.spec.num_agents
+    steps = c.step.updates * task.kinds.count
+    ends = (
+        4 if task.kinds.members.shape[1] > 1 else 2
+    )  # of a trial: before and after, among others as they were and are
     advantages = {"closed-form": 0, "pathwise": 0, "weighed": 3}.get(task.source, 2)
     work = {
         "rollout": (1, partial(annotate, task), roll),
         "advantages": (advantages, given, *rows(roll.reward.size)),
         "next actions": (1, given, *rows(c.critic.minibatches * c.critic.batch)),
-        "gradients": (everyone, action_grads, unit, *rows(c.step.policy_batch)),
-        "line searches": (everyone, values, unit, *rows(c.step.policy_batch)),
+        "gradients": (steps, action_grads, unit, *rows(c.step.policy_batch)),
+        "line searches": (steps * ends, values, unit, *rows(c.step.policy_batch)),
     }
     return {f"closed form, {name}": ready(*what) for name, what in work.items() if what[0]}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import sys
 import textwrap
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +18,7 @@ from trident.envs.checks.values import find_doubts, find_faults
 from trident.errors import TridentError
 from trident.fields import check_name, flatten
 from trident.report.tables import terminal_width
-from trident.training.registry import ALGORITHMS, ENVS, has_algorithm, has_env, load_plugins, make_env
+from trident.training.registry import ALGORITHMS, ENVS, has_algorithm, has_env, load_plugins, make_env, plugin_envs
 from trident.training.settings import mode_names, read_run
 
 
@@ -91,8 +92,9 @@ def list_all(argv: list[str]) -> int:
     if wants_help(argv):
         print(LIST_HELP)
     elif not argv:
-        faults = list(load_plugins())
-        print("environments:\n" + _overview({name: entry.help for name, entry in ENVS.items()}))
+        broken = dict(_broken_plugins())
+        faults = [*load_plugins(), *broken.values()]
+        print("environments:\n" + _overview({name: entry.help for name, entry in ENVS.items() if name not in broken}))
         print("\nalgorithms:\n" + _overview({name: preset.help for name, preset in ALGORITHMS.items()}))
         print("\n`trident list NAME` tells more of one of them.")
         for fault in faults:
@@ -108,6 +110,17 @@ def list_all(argv: list[str]) -> int:
         hint = f"did you mean {near[0]!r}?" if near else "`trident list` shows all of them"
         raise TridentError(f"there is no environment or algorithm {argv[0]!r}: {hint}")
     return 0
+
+
+def _broken_plugins() -> Iterator[tuple[str, TridentError]]:
+    """Environments of other packages that can be found but not made."""
+    for name in plugin_envs():
+        try:
+            if has_env(name):
+                make_env(name)
+        except TridentError as error:
+            if name in ENVS:  # otherwise `load_plugins` tells
+                yield name, error
 
 
 def _overview(texts: dict[str, str]) -> str:

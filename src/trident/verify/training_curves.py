@@ -25,7 +25,7 @@ from trident.verify.fits import fit_power, fit_powers, mean_interval
 from trident.verify.plots import panels, slope_guide
 
 POINTS = 24
-NO_REFLEX = "trident-scratch"
+SCRATCH = "trident-scratch"
 
 
 def records_folder() -> Path | None:
@@ -82,7 +82,7 @@ def _fits(path: Path, best: float) -> Data:
 
 
 def ours(data: Data) -> Data | None:
-    return data["runs"].get(NO_REFLEX, data["runs"].get("trident"))
+    return data["runs"].get(SCRATCH, data["runs"].get("trident"))
 
 
 def _exponent(run: Data, what: str) -> Estimate:

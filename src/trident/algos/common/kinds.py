@@ -90,7 +90,7 @@ def by_kind(kinds: Kinds | None, x: Array) -> Array:
     if kinds is None or kinds.separate:
         return x
     rows = x[kinds.members]
-    return rows.reshape(rows.shape[0], -1, *x.shape[2:])
+    return rows.reshape(len(rows), rows.shape[1] * rows.shape[2], *x.shape[2:])
 
 
 def first_of_kind(kinds: Kinds, x: Any) -> Any:

@@ -202,8 +202,9 @@ def own_rows(problem: Problem, members: Members) -> tuple[Seen, Float[Array, "m 
 
     seen = jax.vmap(one, out_axes=1)(members.batch, members.agent, members.share)
     total = jnp.maximum(jnp.sum(seen.weight), 1e-8)
-    rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), seen._replace(weight=seen.weight / total))
-    return rows, seen.weight.T / total
+    seen = seen._replace(weight=seen.weight / total)
+    rows = jax.tree.map(lambda x: x.reshape(seen.weight.size, *x.shape[2:]), seen)
+    return rows, seen.weight.T
 
 
 def _sum(of_member: Any, members: Members, weight: Float[Array, "m B"]) -> Any:

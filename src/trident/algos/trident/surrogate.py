@@ -253,7 +253,8 @@ class RatioRows(NamedTuple):
     def of(cls, kinds: Kinds, rollout: RolloutBatch, agents: Int[Array, "m"]) -> RatioRows:
         obs, done = actor_input(kinds, rollout.obs), (rollout.mode_mask, rollout.mode, rollout.raw, rollout.log_prob)
         rows = cls(obs, rollout.base_offset, *done)
-        return jax.tree.map(lambda x: x[:, agents].reshape(-1, *x.shape[2:]), rows)
+        count = len(rollout.advantage) * len(agents)
+        return jax.tree.map(lambda x: x[:, agents].reshape(count, *x.shape[2:]), rows)
 
     def ratio(self, actor: Any, used: Bool[Array, "M P"], pick: Any) -> Float[Array, "H"]:
         """pi_theta / pi_old."""
