@@ -44,7 +44,7 @@ from trident.training import registry
 from trident.training.loop import policy_of, program
 from trident.training.record import first_record, make_record
 from trident.training.registry import ALGORITHMS, ENVS, default_config
-from trident.types import BaseAction, Data
+from trident.types import BaseAction, Constraint, Data
 
 SMALL = change(TridentConfig(), {
     "envs": 16, "steps": 16, "hidden": (16, 16), "reward_hidden": (32, 32), "cost_hidden": (32, 32), "replay": 4096,
@@ -53,9 +53,9 @@ SMALL = change(TridentConfig(), {
 })  # fmt: skip
 
 
-def first_agents_step(task, critic, batch, rollout, weight, delta, multiplier, key):
+def first_agents_step(task, critic, batch, rollout, weight, delta, multiplier, key, waits=False):
     """(actors, budget) -> the first agent's step."""
-    common = lcpo.Round(task, critic, rollout, weight, jnp.float32(0.5), jnp.float32(delta), multiplier)
+    common = lcpo.Round(task, critic, rollout, weight, jnp.float32(0.5), jnp.float32(delta), multiplier, waits)
     alone = Members(jnp.zeros(1, jnp.int32), jnp.ones(1), jnp.ones(()), jax.tree.map(lambda x: x[None], batch))
     return lambda actors, budget: lcpo.kind_step(common, alone, jnp.int32(0), key, actors, budget)
 
@@ -66,6 +66,59 @@ def test_temperature_falls_over_the_first_part_of_the_run():
     np.testing.assert_allclose(values, [1.0, 0.1**0.5, 0.1, 0.1], rtol=1e-5)
     paper = change(config, {"as_printed": True})
     np.testing.assert_allclose(temperature(paper, 0.9, 1000), 0.9995**1000, rtol=1e-4)
+
+
+def test_the_reward_waits_while_a_limit_stays_broken():
+    """After three rounds above the limit without progress, and until the cost is where training wants it."""
+    config = change(TridentConfig(), {"tighten": 0.5, "smooth": 0.0})
+    spec = replace(PROBES["probe-constrained"]().spec, constraints=(Constraint("c", 0.02),))
+
+    def follow(costs, tracker):
+        said = []
+        for cost in costs:
+            now, _ = measure(0.0, tracker, jnp.array([cost]))
+            tracker = cost_tracking.wait(config.safety, spec, tracker, now)
+            said.append(bool(cost_tracking.waits(tracker)))
+        return said
+
+    start = cost_tracking.start(1)
+    assert follow([0.03, 0.03, 0.031, 0.03, 0.012, 0.009, 0.03], start) == [
+        False,
+        False,
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert not any(follow([0.3 * 0.9**i for i in range(12)], start)), "a cost that falls is not stuck"
+    assert not any(follow([0.014] * 9, start)), "within its limit"
+
+
+def test_a_reward_that_waits_has_no_say():
+    env, _ = play_random("probe-constrained-modes")
+    task = Problem(change(SMALL, {"policy_batch": 32, "source": "pathwise"}), env.spec, env.physics)
+    algorithm = trident.make(task.config, env.spec, env.physics)
+    state = algorithm.init(jax.random.key(0))
+    policy = lambda k, _, step: algorithm.act(state, step.view, k, False)  # noqa: E731
+
+    @jax.jit
+    def ends(key, waits, shift):
+        roll = rollout(env, policy, key, start(env, key, 16), 8)[1]
+        data = known_data(task, roll)
+        critic = pirc.learn(task, state.critic, data, state.policy.actors, key, 0)[0]
+        moved = jax.tree.map(lambda w: w + shift * jax.random.normal(key, w.shape), critic.critics.reward)
+        critic = critic._replace(critics=critic.critics._replace(reward=moved))
+        batch = policy_batch(task, data, 0, key)
+        step = first_agents_step(task, critic, batch, None, 1.0, 0.01, jnp.zeros(1), key, waits)
+        new, report = step(state.policy.actors, jnp.array([-0.01]))
+        return ravel_pytree(new)[0], report.info.change[1]
+
+    key = jax.random.key(1)
+    one, cost = ends(key, True, 0.0)
+    np.testing.assert_array_equal(one, ends(key, True, 0.5)[0])
+    assert cost < 0.0
+    assert np.abs(ends(key, False, 0.0)[0] - ends(key, False, 0.5)[0]).max() > 1e-4
 
 
 def test_budgets_spend_slack_and_give_excess_back():

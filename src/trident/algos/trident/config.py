@@ -105,9 +105,9 @@ class StepConfig:
     """Clip range of the probability ratio in the inner steps."""
     inner_epochs: int = 4
     """Inner passes over a round's data."""
-    updates: int = 2
+    updates: int = 4
     """Passes over the kinds of agents per round (U)."""
-    policy_batch: int = 512
+    policy_batch: int = 1024
     """Rows of a policy update: replayed states, each with two opposite draws of noise, spread over the kind's
     members."""
     filter: bool = True

@@ -26,11 +26,12 @@ class CostTracker(NamedTuple):
     cost: Costs  # moving mean of the measured costs
     predicted: Costs  # change that the updates so far predicted against that mean
     known: Bool[Array, ""]  # whether a cost has been measured yet
+    stuck: Costs  # rounds in which the mean was too high and did not fall
 
 
 def start(num_constraints: int) -> CostTracker:
     zeros = jnp.zeros(num_constraints)
-    return CostTracker(zeros + PRIOR, zeros + PRIOR, zeros, zeros, jnp.bool_(False))
+    return CostTracker(zeros + PRIOR, zeros + PRIOR, zeros, zeros, jnp.bool_(False), zeros)
 
 
 def measure(smooth: float, tracker: CostTracker, cost: Costs) -> tuple[CostTracker, Costs]:
@@ -47,6 +48,31 @@ def measure(smooth: float, tracker: CostTracker, cost: Costs) -> tuple[CostTrack
     square = 0.9 * tracker.square + tracker.predicted**2
     calibration = jnp.clip(cross / square, 0.25, 1.0)
     return tracker._replace(cross=cross, square=square, cost=mean, known=jnp.bool_(True)), calibration
+
+
+PATIENCE = 3.0
+"""Rounds that a cost may stay too high without progress before the reward waits."""
+
+
+def wait(safety: SafetyConfig, spec: EnvSpec, before: CostTracker, now: CostTracker) -> CostTracker:
+    """Counts the rounds in which a cost is nearer to its limit (or above it) than to that of training, and does not
+    fall by a thirtieth.
+
+    Surrogates value a change in the states of today. Where a better policy moves into states that are more dangerous,
+    each of its steps keeps its budget and the cost rises all the same: no demand on the step mends that. After PATIENCE
+    such rounds the reward waits (`waits`), until the cost is what training allows.
+    """
+    enough = training_limits(safety, spec)
+    high = now.cost > 0.5 * (jnp.asarray(spec.limits) + enough)
+    more = jnp.where(now.cost < 0.97 * before.cost, -1.0, 1.0)
+    counted = jnp.clip(before.stuck + jnp.where(high, more, 0.0), 0.0, PATIENCE)
+    held = jnp.where(before.stuck >= PATIENCE, PATIENCE, counted)  # once begun, until it is enough
+    return now._replace(stuck=jnp.where(now.cost <= enough, 0.0, held))
+
+
+def waits(tracker: CostTracker) -> Bool[Array, ""]:
+    """Whether some limit has been broken for so long that the reward must wait."""
+    return jnp.any(tracker.stuck >= PATIENCE)
 
 
 def predict(smooth: float, tracker: CostTracker, change: Costs) -> CostTracker:

@@ -61,6 +61,7 @@ class Round(NamedTuple):
     tau: Float[Array, ""]
     delta: Float[Array, ""]  # trust region of one update
     multiplier: Float[Array, "K"]
+    waits: Bool[Array, ""] | bool = False  # the reward has no say in this round
 
 
 class StepReport(NamedTuple):
@@ -87,12 +88,14 @@ def learn(
     if config.as_printed:
         cost = critic_cost_estimate(problem, state.actors, critic, roll)
     tracker, calibration = cost_tracking.measure(smooth, state.tracker, cost)
+    if config.safety.method == "lyapunov" and not config.as_printed:
+        tracker = cost_tracking.wait(config.safety, spec, state.tracker, tracker)
     excess = tracker.cost - cost_tracking.training_limits(config.safety, spec)
     budget = cost_tracking.round_budget(config, excess, calibration)
     multiplier = cost_tracking.raise_multiplier(spec, state.multiplier, excess)
     tau = temperature(config, fraction, rounds)
     delta = trust_region(config, fraction) / config.step.updates
-    common = Round(problem, critic, rollout, critic_weight, tau, delta, multiplier)
+    common = Round(problem, critic, rollout, critic_weight, tau, delta, multiplier, cost_tracking.waits(tracker))
 
     def one_pass(carry: Any, pass_key: Any) -> Any:
         batch_key, order_key, inner_key = jax.random.split(pass_key, 3)
@@ -124,6 +127,7 @@ def learn(
         "budget_spent": PerCost(spent),
         "calibration": PerCost(calibration),
         "temperature": tau,
+        "waiting": jnp.asarray(common.waits, jnp.float32),
     }
     if spec.action.num_params:
         metrics["log_std"] = jnp.mean(actors["log_std"])
@@ -168,6 +172,7 @@ def kind_step(
         rise *= jnp.linalg.norm(gradients[0]) / jnp.maximum(jnp.linalg.norm(rise), 1e-10)
         own = 0.0 if step.source == "score" else common.critic_weight * gradients[0]
         gradients = gradients.at[0].set(own + rise)
+    gradients = gradients.at[0].multiply(jnp.where(common.waits, 0.0, 1.0))
 
     def surrogates(t: Float[Array, "D"]) -> Float[Array, "J"]:
         """The true change of all surrogates, which the line search checks. Each member's change among the others as
