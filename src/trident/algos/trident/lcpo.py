@@ -264,7 +264,7 @@ def _measures(problem: Problem, roll: Transition, report: StepReport) -> Metrics
     mode, params = jnp.mean(report.snr, axis=(0, 1))
     return {
         "kl": jnp.mean(kl),
-        **{f"kl/{'agent' if kinds.separate else 'kind'}{i}": kl[i] for i in range(kinds.count)},
+        **({f"kl/{'agent' if kinds.separate else 'kind'}{i}": x for i, x in enumerate(kl)} if len(kl) > 1 else {}),
         "trust_region": jnp.mean(info.kind == TRUST_REGION, dtype=jnp.float32),
         "recovery": jnp.mean(info.kind == RECOVERY, dtype=jnp.float32),
         "rejected": jnp.mean(info.kind == REJECTED, dtype=jnp.float32),
