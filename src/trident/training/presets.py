@@ -57,7 +57,7 @@ LARGE = change(TRIDENT, {"hidden": (256, 256), "reward_hidden": (512, 512, 512),
 PRINTED = change(LARGE, {
     "as_printed": True, "share_actors": False, "estimator": "stgc-paper", "base_policy": False, "horizon": "one-step",
     "cost_physics": False, "target_rate": 0.005, "source": "pathwise", "filter": False, "violation_fraction": 0.01,
-    "precondition": False, "cg_steps": 8, "fisher_batch": 256,
+    "precondition": False, "cg_steps": 8, "fisher_batch": 256, "updates": 2, "policy_batch": 512,
     "trust_region": 0.02, "trust_region_final": 1.0,  # 0.01 each of two updates a round
     "smooth": 0.0, "tighten": 1.0, "log_std_final": TRIDENT.actor.log_std,
 })  # fmt: skip

@@ -23,7 +23,7 @@ TUNED |= {
     # 2s3z (docs/decisions.md).
     ("trident", f"smac-{name}{variant}"): {"step.precondition": False, "step.cg_steps": 8, "step.fisher_batch": 256}
     | ({"actor.estimator": "exact"} if sum(n for _, n in field.enemies) <= 12 else {})
-    # 27 agents, one after another: a round of two passes, through the closed form of 36 modes, would take minutes.
+    # Rounds of 27 agents, through the closed form of 36 modes, take long.
     | ({"data.replay": 16_000, "step.updates": 1, "step.inner_epochs": 2} if name == "27m_vs_30m" else {})
     for name, field in MAPS.items() for variant in ("", "-safe")
 }  # fmt: skip
