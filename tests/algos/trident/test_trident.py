@@ -222,7 +222,7 @@ def test_training_limits_are_tighter_than_the_declared_ones():
 @pytest.mark.parametrize("smooth", [0.0, 0.6, 0.85])
 def test_calibration_is_measured_against_later_costs(smooth):
     prior = jnp.full(1, 1e-4)
-    tracker = CostTracker(prior, prior, jnp.array([0.5]), jnp.zeros(1), jnp.bool_(True))
+    tracker = CostTracker(prior, prior, jnp.array([0.5]), jnp.zeros(1), jnp.bool_(True), jnp.zeros(1))
     cost = 0.5
     for _ in range(60):  # every round predicts -0.1 and gets -0.04
         tracker = predict(smooth, tracker, jnp.array([-0.1]))
