@@ -16,6 +16,7 @@ import numpy as np
 from trident.errors import TridentError
 from trident.fields import check_name
 from trident.report import records as recording
+from trident.report.broken_limits import broken_limits
 from trident.report.compare import compare_table, label, load_runs
 from trident.report.compare import references as references_of
 from trident.report.progress import Progress, Silent, progress_for
@@ -132,6 +133,8 @@ def _conclude(run: Run, progress: Progress) -> None:
     settings = run.setup.settings
     if episodes := settings.eval_episodes:
         run.evaluate(episodes, references=settings.references, write=True, progress=progress)
+    for line in broken_limits(run.info, recording.read(run.out / RECORDS)):
+        progress.say(line)
     progress.doing("drawing figures")
     draw_figures(run.out)
     if settings.video and hasattr(run.setup.env, "draw"):
