@@ -500,3 +500,15 @@ jax.block_until_ready(jax.jit(lambda x: jnp.sin(x @ x).sum())(jnp.ones((64, 64))
         done = subprocess.run([sys.executable, "-c", script], env=quiet, capture_output=True, text=True, check=True)
     assert list(tmp_path.glob("trident/xla/*"))
     assert done.stderr == ""
+
+
+def test_a_run_of_another_version_says_which(whole, tmp_path):
+    folder = tmp_path / "old"
+    shutil.copytree(whole.out, folder)
+    run = json.loads((folder / "run.json").read_text())
+    run |= {"commit": "0123456789ab", "config": run["config"] | {"forgotten": 1}}
+    (folder / "run.json").write_text(json.dumps(run))
+    with pytest.raises(
+        TridentError, match=r"written by commit 0123456789ab of trident.*unknown config field 'forgotten'"
+    ):
+        setup_of(folder)

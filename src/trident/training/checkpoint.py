@@ -22,7 +22,7 @@ import numpy as np
 from trident.errors import TridentError
 from trident.run_directory import PARTIAL, write
 
-FORMAT = 1
+FORMAT = 2
 KEPT = 2
 NAME = re.compile(r"(\d{8})\.(npz|json)")
 
@@ -160,7 +160,8 @@ def _read_manifest(path: Path, round_: int) -> dict[str, Any]:
 def _check_identity(folder: Path, manifest: dict[str, Any], identity: Mapping[str, Any]) -> None:
     if manifest["format"] != FORMAT:
         raise TridentError(
-            f"the checkpoint in {folder} has format {manifest['format']}, this version of trident reads {FORMAT}"
+            f"the checkpoint in {folder} has format {manifest['format']}, this version of trident reads {FORMAT}; "
+            "`commit` in run.json names the version that wrote it"
         )
     for name, value in identity.items():
         saved = manifest["identity"].get(name)

@@ -258,7 +258,13 @@ def setup_of(out: Path, env: str | AnyEnv | None = None, episodes: int | None = 
     known = {f.name for f in dataclasses.fields(Settings)}
     saved["seeds"] = tuple(saved["seeds"])
     settings = Settings(**{k: v for k, v in saved.items() if k in known})
-    setup = make_setup(run["env"] if env is None else env, run["algo"], settings, run["config"])
+    try:
+        setup = make_setup(run["env"] if env is None else env, run["algo"], settings, run["config"])
+    except TridentError as error:
+        writer, reader = run.get("commit"), _commit()
+        if writer in (None, reader):
+            raise
+        raise TridentError(f"{out} was written by commit {writer} of trident, this is {reader}: {error}") from error
     return setup._replace(spec=dataclasses.replace(setup.spec, name=run["env"])) if env is not None else setup
 
 
