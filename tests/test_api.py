@@ -149,9 +149,12 @@ def test_a_mistyped_setting_is_named():
 def test_summaries_weigh_steps_not_episodes():
     """Two episodes of 1 and 3 steps: means per step, ratios of sums."""
     sums = {
-        "length": np.array([1.0, 3.0]), "reward": np.array([4.0, 0.0]), "cost": np.array([[1.0, 0.0], [0.0, 2.0]]),
-        "metric/moved": np.array([1.0, 2.0]), "metric/weight": np.array([4.0, 12.0]),
-    }  # fmt: skip
+        "length": np.array([1.0, 3.0]),
+        "reward": np.array([4.0, 0.0]),
+        "cost": np.array([[1.0, 0.0], [0.0, 2.0]]),
+        "metric/moved": np.array([1.0, 2.0]),
+        "metric/weight": np.array([4.0, 12.0]),
+    }
     summary = summarise(tiny.SPEC, sums)
     assert summary["reward"] == 1.0
     assert (summary["cost/use"], summary["cost/noise"]) == (0.25, 0.5)

@@ -10,7 +10,9 @@ from trident.training.registry import make_env
 
 
 def block_from(env, key, envs=3, steps=4):
-    policy = lambda k, s, t: (env.scripted["random"](k, s), {"noise": jnp.zeros(1)})  # noqa: E731
+    def policy(k, s, t):
+        return (env.scripted["random"](k, s), {"noise": jnp.zeros(1)})
+
     actors = start(env, key, envs)
     return rollout(env, policy, key, actors, steps)[1]
 

@@ -325,7 +325,10 @@ class Run:
                 if not batch_dims:
                     return self.setup.algorithm.act(state, view, key, deterministic)[0]
                 keys = jax.random.split(key, view.alive.shape[0])
-                one = lambda v, k: self.setup.algorithm.act(state, v, k, deterministic)[0]  # noqa: E731
+
+                def one(v, k):
+                    return self.setup.algorithm.act(state, v, k, deterministic)[0]
+
                 return jax.vmap(one)(view, keys)
 
             return jax.jit(act)

@@ -53,10 +53,15 @@ def test_record_becomes_a_page(rounds, monkeypatch):
     monkeypatch.setattr(speed, "measure_training", lambda *_: rounds)
     monkeypatch.setattr(speed, "measure_overheads", lambda *_: costs)
     monkeypatch.setattr(
-        speed, "measure_env",
-        lambda *_: {"envs": 4, "steps_per_second": {"jax": 300.0, "numpy one at a time": 2.0},
-                    "jax_over": {"numpy one at a time": 150.0}, "missing": None},
-    )  # fmt: skip
+        speed,
+        "measure_env",
+        lambda *_: {
+            "envs": 4,
+            "steps_per_second": {"jax": 300.0, "numpy one at a time": 2.0},
+            "jax_over": {"numpy one at a time": 150.0},
+            "missing": None,
+        },
+    )
     heard, saved = [], []
     plan = speed.Plan(parts=("env", "training", "overheads"), sizes=("tiny",), algos=("happo",))
     record = json.loads(json.dumps(speed.measure(plan, heard.append, saved.append, {})))
@@ -250,6 +255,9 @@ def test_the_closed_forms_work_is_what_a_round_asks_for(physics):
 def test_nothing_that_the_closed_form_does_in_a_round_is_left_out_of_its_work(physics):
     """Its operations add up to what a round with physics has more than one without."""
     family, work = physics
-    update = lambda v: count_flops(v.update, v.shapes.algo, v.shapes.data)  # noqa: E731
+
+    def update(v):
+        return count_flops(v.update, v.shapes.algo, v.shapes.data)
+
     alone = sum(map(count_flops, work.values()))
     assert alone == pytest.approx(update(family["exact"]) - update(family["exact, no physics"]), rel=0.02)

@@ -29,19 +29,36 @@ def write_run(folder: Path, algo: str, rewards: list[float], episodes: int = 4, 
     folder.mkdir(parents=True)
     seeds = list(range(len(rewards)))
     run = {
-        "env": "uav-mec", "algo": algo, "constraints": CONSTRAINTS, "horizon": 200, "metrics": [],
-        "settings": {"episodes": episodes, "seeds": len(seeds)}, "rounds": 20,
-    }  # fmt: skip
-    score = lambda r: {"reward": r, "metric/ev": 0.02, "metric/cv": 0.05, "cost/energy": 0.02, "cost/coverage": 0.05}  # noqa: E731
+        "env": "uav-mec",
+        "algo": algo,
+        "constraints": CONSTRAINTS,
+        "horizon": 200,
+        "metrics": [],
+        "settings": {"episodes": episodes, "seeds": len(seeds)},
+        "rounds": 20,
+    }
+
+    def score(r):
+        return {"reward": r, "metric/ev": 0.02, "metric/cv": 0.05, "cost/energy": 0.02, "cost/coverage": 0.05}
+
     policies = {"random": [score(-9.0) for _ in seeds], algo: [score(r) for r in rewards]}
     good = [s for s in seeds if str(s) not in (diverged or {})]
     result = {"policies": policies, "seeds": good, "diverged": diverged or {}, "deterministic": algo != "macpo"}
     rows = [
-        {"round": i + 1, "env_steps": 3200 * (i + 1), "episodes": 16.0 * (i + 1), "seconds": 60.0 * (i + 1),
-         "diverged": {}, "values": {"reward": [-9.0 + 0.3 * min(i, 8)] * len(seeds), "cost/energy": [0.1] * len(seeds),
-         "cost/coverage": [0.3] * len(seeds)}}
+        {
+            "round": i + 1,
+            "env_steps": 3200 * (i + 1),
+            "episodes": 16.0 * (i + 1),
+            "seconds": 60.0 * (i + 1),
+            "diverged": {},
+            "values": {
+                "reward": [-9.0 + 0.3 * min(i, 8)] * len(seeds),
+                "cost/energy": [0.1] * len(seeds),
+                "cost/coverage": [0.3] * len(seeds),
+            },
+        }
         for i in range(20)
-    ]  # fmt: skip
+    ]
     (folder / "run.json").write_text(json.dumps(run))
     (folder / "result.json").write_text(json.dumps(result))
     (folder / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -89,8 +106,11 @@ def test_references_come_from_the_run_that_knows_most_of_them_and_one_seed_has_n
     (two / "result.json").write_text(json.dumps(result))
     *rows, _, notes = versus_table([one, two], ("reward",), {}, {}).splitlines()[2:]
     assert [row.split(" | ")[:2] for row in rows] == [
-        ["| greedy (scripted)", "-9.00"], ["| random (scripted)", "-9.00"], ["| mappo", "-6.00"], ["| happo", "-6.50"]
-    ]  # fmt: skip
+        ["| greedy (scripted)", "-9.00"],
+        ["| random (scripted)", "-9.00"],
+        ["| mappo", "-6.00"],
+        ["| happo", "-6.50"],
+    ]
     assert "one evaluation, without an interval" in notes
 
 
@@ -177,8 +197,10 @@ def test_a_child_ends_with_a_parent_that_was_killed(tmp_path):
     child = "[sys.executable, '-c', sys.argv[1], str(os.getpid()), 'sleeper']"
     parent = c.subprocess.Popen(
         [c.sys.executable, "-c", f"import os, subprocess, sys; subprocess.run({child})", c.LAUNCH],
-        stdout=c.subprocess.PIPE, cwd=tmp_path, text=True,
-    )  # fmt: skip
+        stdout=c.subprocess.PIPE,
+        cwd=tmp_path,
+        text=True,
+    )
     assert parent.stdout is not None
     assert parent.stdout.readline() == "begun\n"
     began = c.time.monotonic()
@@ -331,15 +353,28 @@ def test_the_printed_averages_follow_from_the_printed_maps():
 
 def write_battle(folder: Path, wins: list[float], steps: int) -> Path:
     folder.mkdir(parents=True)
-    run = {"env": folder.parent.name, "algo": folder.name, "constraints": [], "horizon": 60, "metrics": [],
-           "settings": {"episodes": 4, "seeds": len(wins)}, "rounds": 2}  # fmt: skip
+    run = {
+        "env": folder.parent.name,
+        "algo": folder.name,
+        "constraints": [],
+        "horizon": 60,
+        "metrics": [],
+        "settings": {"episodes": 4, "seeds": len(wins)},
+        "rounds": 2,
+    }
     columns = CAMPAIGNS["table6"].columns[1:]
     policies = {folder.name: [dict.fromkeys(columns, 0.5) | {"metric/win": w} for w in wins]}
     rows = [
-        {"round": i, "env_steps": i * steps // 2, "episodes": 1.0, "seconds": 1.0, "diverged": {},
-         "values": {"reward": [0.1 * i] * len(wins), "metric/win": [0.5 * w * i for w in wins]}}
+        {
+            "round": i,
+            "env_steps": i * steps // 2,
+            "episodes": 1.0,
+            "seconds": 1.0,
+            "diverged": {},
+            "values": {"reward": [0.1 * i] * len(wins), "metric/win": [0.5 * w * i for w in wins]},
+        }
         for i in (1, 2)
-    ]  # fmt: skip
+    ]
     (folder / "run.json").write_text(json.dumps(run))
     (folder / "result.json").write_text(
         json.dumps({"policies": policies, "seeds": [*range(len(wins))], "diverged": {}, "deterministic": True})

@@ -42,8 +42,10 @@ class Block(NamedTuple):
 
 def blocks(page: Path) -> list[Block]:
     text = page.read_text(encoding="utf-8")
-    return [Block(b["language"], b["code"], b["mark"] is None, text.count("\n", 0, b.start("code")))
-            for b in FENCE.finditer(text)]  # fmt: skip
+    return [
+        Block(b["language"], b["code"], b["mark"] is None, text.count("\n", 0, b.start("code")))
+        for b in FENCE.finditer(text)
+    ]
 
 
 def prose(page: Path) -> str:

@@ -117,7 +117,9 @@ def test_exact_is_the_enumeration():
 
     def surrogate(logits, table):
         # a table look-up bent away from the corners: only the corners may count
-        h = lambda x: x @ table + 50.0 * jnp.sum(x * (1.0 - x))  # noqa: E731
+        def h(x):
+            return x @ table + 50.0 * jnp.sum(x * (1.0 - x))
+
         return dg.discrete_surrogate("exact", h, logits, mask, gumbel, 0.5)
 
     got, want = (jax.jit(jax.value_and_grad(f, (0, 1)))(logits, table) for f in (surrogate, marginal))
@@ -140,7 +142,9 @@ def many_modes():
 def test_value_is_the_hard_sample_and_masked_modes_are_silent(name, many_modes):
     logits, mask, gumbel = many_modes
     slopes = jnp.arange(6.0) - 2.0
-    objective = lambda x, scale: jnp.sin(scale * x @ slopes)  # noqa: E731
+
+    def objective(x, scale):
+        return jnp.sin(scale * x @ slopes)
 
     def surrogate(logits, mask, gumbel, tau, scale):
         return dg.discrete_surrogate(name, lambda x: objective(x, scale), logits, mask, gumbel, tau)
@@ -160,7 +164,9 @@ def test_value_is_the_hard_sample_and_masked_modes_are_silent(name, many_modes):
 def test_relaxations_are_the_surrogate_in_one_batched_pass(name, many_modes):
     logits, mask, gumbel = many_modes
     slopes = jnp.arange(6.0) - 2.0
-    objective = lambda x: jnp.sin(x @ slopes)  # noqa: E731
+
+    def objective(x):
+        return jnp.sin(x @ slopes)
 
     def batched(logits):
         weights, samples = dg.relaxations(name, logits, mask, gumbel, 0.4)

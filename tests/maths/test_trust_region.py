@@ -19,7 +19,10 @@ RULE = UpdateRule(delta=0.01, damping=1e-6)
 
 def dist(theta):
     """theta = (logits [2], means [2]); unit standard deviation."""
-    tile = lambda x: jnp.broadcast_to(x, (B, *x.shape))  # noqa: E731
+
+    def tile(x):
+        return jnp.broadcast_to(x, (B, *x.shape))
+
     return HybridDist(tile(theta[:2]), tile(theta[2:, None]), jnp.zeros((B, M, P)))
 
 
@@ -36,7 +39,10 @@ def linear(directions):
 def update(rule, directions, budget, bend=0.0):
     theta = jnp.array([0.2, -0.1, 0.3, 0.0])
     change = linear(directions)(theta)
-    bent = lambda t: change(t) + bend * jnp.sum((t - theta) ** 2)  # noqa: E731
+
+    def bent(t):
+        return change(t) + bend * jnp.sum((t - theta) ** 2)
+
     new, info = constrained_update(rule, theta, directions, bent, fisher(theta), dist, MASK, USED, WEIGHT, budget)
     kl = jnp.sum(WEIGHT * hybrid.kl(dist(theta), dist(new), MASK, USED))
     return theta, new, info, kl

@@ -18,7 +18,10 @@ def write_run(folder, algo, reward, ev, env="e", finished=True):
     constraint = {"name": "energy", "limit": 0.01, "unit": "rate"}
     run = {"env": env, "algo": algo, "constraints": [constraint], "metrics": metrics, "rounds": 2}
     (folder / "run.json").write_text(json.dumps(run))
-    seed = lambda r: {"reward": r, "metric/exec": 5.0, "metric/ev": ev, "metric/cv": 0.02, "metric/charged": 0.9}  # noqa: E731
+
+    def seed(r):
+        return {"reward": r, "metric/exec": 5.0, "metric/ev": ev, "metric/cv": 0.02, "metric/charged": 0.9}
+
     policies = {algo: [seed(reward), seed(reward + 0.2)], "random": [seed(-9.0), seed(-9.0)]}
     if algo == "trident":  # a reference that earlier runs did not know
         policies |= {"random": [seed(0.0), seed(0.0)], "base-policy": [seed(-6.0), seed(-6.0)]}
@@ -61,7 +64,10 @@ def test_references_behind_a_shield_stand_only_where_no_others_do_and_say_so(tmp
     result = json.loads((shielded / "result.json").read_text())
     (shielded / "result.json").write_text(json.dumps(result | {"shielded": True}))
     other = write_run(tmp_path / "happo", "happo", -6.5, 0.2)
-    names = lambda *folders: [line.split("|")[1].strip() for line in compare_table(list(folders)).splitlines()[2:]]  # noqa: E731
+
+    def names(*folders):
+        return [line.split("|")[1].strip() for line in compare_table(list(folders)).splitlines()[2:]]
+
     assert names(shielded, other) == ["random", "trident (sampled)", "happo"]
     assert "-9.00" in compare_table([shielded, other]).splitlines()[2]  # not the shielded run's
     assert names(shielded)[:2] == ["random (shielded)", "base-policy (shielded)"]

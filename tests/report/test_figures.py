@@ -37,7 +37,10 @@ def rows(count: int) -> list[dict]:
     """Seed 1 diverges at half time."""
     out = []
     for t in range(1, count + 1):
-        both = lambda x, t=t: [x, x + 0.1 if t < count / 2 else None]  # noqa: E731
+
+        def both(x, t=t):
+            return [x, x + 0.1 if t < count / 2 else None]
+
         values = {"reward": both(float(t)), "cost/energy": both(1.0 / t), "cumulative_violation/energy": [1.0, 2.0]}
         values |= {"mode/stay": both(0.25), "mode/go": both(0.75), "metric/speed": both(3.0), "kl": both(0.01)}
         values |= {"metric/weight": both(1.0), "explained_variance/reward": both(0.5), "unknown": both(1.0)}
@@ -106,7 +109,9 @@ def test_the_front_is_a_line_to_the_edges_over_the_tables_total(tmp_path, monkey
     def seed(reward, cost):
         return {"reward": reward, "cost/energy": cost} | rated(cost)
 
-    rated = lambda cost: {"metric/ev": 0.5 * cost, "metric/cv": cost} if rates else {}  # noqa: E731
+    def rated(cost):
+        return {"metric/ev": 0.5 * cost, "metric/cv": cost} if rates else {}
+
     results = [("a", [seed(1.0, 0.2), seed(2.0, 0.4)]), ("b", [seed(3.0, 0.6)]), ("c", [seed(0.0, 0.5)]), ("d", [])]
     monkeypatch.setattr(figures.plt, "close", lambda _: None)
     runs = [(name, RUN | {"algo": name}, {"policies": {name: seeds}}) for name, seeds in results]

@@ -27,8 +27,9 @@ def test_trident_is_the_most_visible_line():
     styles = dict(zip(ALGORITHMS, method_styles(list(ALGORITHMS)), strict=True))
     ours = styles.pop("trident")
     assert ours["ls"] == "-"
-    assert all(ours["lw"] > s["lw"] and ours["zorder"] > s["zorder"] and ours["color"] != s["color"]
-               for s in styles.values())  # fmt: skip
+    assert all(
+        ours["lw"] > s["lw"] and ours["zorder"] > s["zorder"] and ours["color"] != s["color"] for s in styles.values()
+    )
 
 
 def test_every_run_of_a_comparison_can_be_told_apart():

@@ -102,9 +102,12 @@ RESULT = {
         "a": [{"reward": 1.0, "cost/energy": 0.05, "metric/speed": 3.0}, {"reward": 3.0, "cost/energy": 0.07}],
         "b": [{"reward": 0.0, "cost/energy": 0.2, "metric/speed": 1.0}] * 2,
     },
-    "episodes": 7, "deterministic": True, "shielded": False, "seeds": [0, 2],
+    "episodes": 7,
+    "deterministic": True,
+    "shielded": False,
+    "seeds": [0, 2],
     "diverged": {"1": {"round": 17, "quantity": "reward"}},
-}  # fmt: skip
+}
 
 
 def test_the_result_table_marks_each_constraint_and_names_lost_seeds():

@@ -17,10 +17,15 @@ def rollout_of(reward, ended, cost):
     nothing = jnp.zeros(0)
     fields = dict.fromkeys(Transition._fields, nothing) | {"action": HybridAction(nothing, nothing)}
     terminated, truncated = jnp.asarray(ended) == 1, jnp.asarray(ended) == 2
-    return Transition(**fields | {
-        "reward": jnp.asarray(reward, jnp.float32), "cost": jnp.asarray(cost, jnp.float32)[..., None],
-        "terminated": terminated, "truncated": truncated,
-    })  # fmt: skip
+    return Transition(
+        **fields
+        | {
+            "reward": jnp.asarray(reward, jnp.float32),
+            "cost": jnp.asarray(cost, jnp.float32)[..., None],
+            "terminated": terminated,
+            "truncated": truncated,
+        }
+    )
 
 
 def test_whole_episodes_are_summed_across_rounds_and_first_ones_left_out():
@@ -63,7 +68,10 @@ def test_the_learner_does_not_see_the_sums(built):
     for i in range(6):
         state, _ = play(state, i)
         other, _ = play(other._replace(episodes=jax.tree.map(jnp.ones_like, other.episodes)), i)
-    plain = lambda x: jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x  # noqa: E731
+
+    def plain(x):
+        return jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x
+
     mine, its = (jax.tree.map(plain, s._replace(episodes=None)) for s in (state, other))
     for x, y in zip(jax.tree.leaves(mine), jax.tree.leaves(its), strict=True):
         assert np.asarray(x).tobytes() == np.asarray(y).tobytes()

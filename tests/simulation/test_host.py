@@ -70,7 +70,10 @@ def test_a_host_rollout_records_what_a_jax_rollout_does(behind, learner):
 
     def in_jax() -> Any:
         env = host.FromSeeds(QUIET)
-        policy = lambda key, _, last: algorithm.act(state, last.view, key, False)  # noqa: E731
+
+        def policy(key, _, last):
+            return algorithm.act(state, last.view, key, False)
+
         actors, data = rollout(env, policy, run, start(env, begin, 3), 12, shielded=True)
         return actors.last, actors.cut, data
 

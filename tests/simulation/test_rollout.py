@@ -24,16 +24,30 @@ class ClockEnv:
     physics = None
     scripted = {}  # noqa: RUF012
     spec = EnvSpec(
-        name="clock", version=1, num_agents=1, obs_dim=2, state_dim=2, constraints=(), horizon=HORIZON,
+        name="clock",
+        version=1,
+        num_agents=1,
+        obs_dim=2,
+        state_dim=2,
+        constraints=(),
+        horizon=HORIZON,
         action=ActionSpec(-np.ones((1, 2, 1), np.float32), np.ones((1, 2, 1), np.float32), np.ones((1, 2, 1), bool)),
-    )  # fmt: skip
+    )
 
     def _look(self, s, terminated=False):
         view = jnp.stack([s.episode, s.time.astype(jnp.float32)])
         return TimeStep(
-            view[None], view, jnp.ones((1, 2), bool), jnp.ones(1, bool), s.time.astype(jnp.float32), jnp.zeros(0),
-            jnp.zeros(0), jnp.asarray(terminated), (s.time >= HORIZON) & ~jnp.asarray(terminated), {},
-        )  # fmt: skip
+            view[None],
+            view,
+            jnp.ones((1, 2), bool),
+            jnp.ones(1, bool),
+            s.time.astype(jnp.float32),
+            jnp.zeros(0),
+            jnp.zeros(0),
+            jnp.asarray(terminated),
+            (s.time >= HORIZON) & ~jnp.asarray(terminated),
+            {},
+        )
 
     def reset(self, key):
         s = Clock(jnp.int32(0), jax.random.uniform(key))
@@ -48,7 +62,9 @@ class ClockEnv:
 
 
 def play(env, mode, steps, envs=1, stagger=False, shielded=False):
-    run = lambda k: rollout(env, always(mode), k, start(env, k, envs, stagger), steps, shielded)  # noqa: E731
+    def run(k):
+        return rollout(env, always(mode), k, start(env, k, envs, stagger), steps, shielded)
+
     return jax.jit(run)(jax.random.key(0))
 
 

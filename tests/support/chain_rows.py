@@ -20,7 +20,9 @@ def make_rows():
 
     @jax.jit
     def play(key):
-        policy = lambda k, s, t: (CHAIN.scripted["random"](k, s), {})  # noqa: E731
+        def policy(k, s, t):
+            return (CHAIN.scripted["random"](k, s), {})
+
         return rollout(CHAIN, policy, key, start(CHAIN, key, 4), 12)[1]
 
     rows = jax.tree.map(lambda x: x.reshape(48, *x.shape[2:]), play(jax.random.key(3)))

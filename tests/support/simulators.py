@@ -17,12 +17,15 @@ TANKS = EnvSpec(
     state_dim=4,
     horizon=12,
     action=ActionSpec(
-        low=np.zeros((3, 2, 1), np.float32), high=np.full((3, 2, 1), 5.0, np.float32),
-        used=np.array([[[False], [True]]] * 3), mode_names=("idle", "pump"), param_names=("rate",),
+        low=np.zeros((3, 2, 1), np.float32),
+        high=np.full((3, 2, 1), 5.0, np.float32),
+        used=np.array([[[False], [True]]] * 3),
+        mode_names=("idle", "pump"),
+        param_names=("rate",),
     ),
     constraints=(Constraint("overflow", limit=0.02),),
     metrics=(Metric("level", "neither", "l"),),
-)  # fmt: skip
+)
 
 
 class Tanks:
@@ -53,11 +56,17 @@ class Tanks:
     def look(self, reward: float, over: np.ndarray) -> TimeStep:
         time = self.t / 12.0
         return TimeStep(
-            obs=np.stack([self.level / 20.0, np.full(3, time)], -1), state=np.append(self.level / 20.0, time),
-            mode_mask=np.ones((3, 2), bool), alive=np.ones(3, bool), reward=reward, cost=np.array([over.mean()]),
-            margin=np.array([1.0 - self.level.max() / 20.0]), terminated=False, truncated=self.t >= 12,
+            obs=np.stack([self.level / 20.0, np.full(3, time)], -1),
+            state=np.append(self.level / 20.0, time),
+            mode_mask=np.ones((3, 2), bool),
+            alive=np.ones(3, bool),
+            reward=reward,
+            cost=np.array([over.mean()]),
+            margin=np.array([1.0 - self.level.max() / 20.0]),
+            terminated=False,
+            truncated=self.t >= 12,
             metrics={"level": self.level.mean()},
-        )  # pyright: ignore  # fmt: skip
+        )  # pyright: ignore
 
     def close(self) -> None:
         self.closed += 1

@@ -51,13 +51,15 @@ SPEC = EnvSpec(
     obs_dim=3,
     state_dim=3,
     action=ActionSpec(
-        low=np.zeros((2, 2, 1), np.float32), high=np.ones((2, 2, 1), np.float32), used=np.ones((2, 2, 1), bool),
+        low=np.zeros((2, 2, 1), np.float32),
+        high=np.ones((2, 2, 1), np.float32),
+        used=np.ones((2, 2, 1), bool),
         mode_names=("stay", "go"),
     ),
     constraints=(Constraint("use", 0.4), Constraint("noise", 2.0)),
     horizon=8,
     metrics=(Metric("moved", "higher", "m", per="weight"), Metric("weight")),
-)  # fmt: skip
+)
 
 
 def draw(key: Any, *shape: int) -> Any:
@@ -102,9 +104,7 @@ class TinyEnv:
         over = state.t >= self.spec.horizon
         metrics = {"moved": moved, "weight": jnp.float32(4.0)}
         every, alive = jnp.ones((2, 2), bool), jnp.ones(2, bool)
-        return TimeStep(
-            obs, state.x, every, alive, reward, cost, 0.5 - cost, jnp.bool_(False), over, metrics
-        )  # fmt: skip
+        return TimeStep(obs, state.x, every, alive, reward, cost, 0.5 - cost, jnp.bool_(False), over, metrics)
 
     def draw(self, figure: Any, states: TinyState, t: int) -> None:
         figure.subplots().plot(states.x[: t + 1, 0], states.x[: t + 1, 1])

@@ -191,8 +191,11 @@ def test_what_a_crash_left_is_ignored_and_swept_up(tmp_path):
     assert restore(tmp_path).round == 1
     checkpoint.save(tmp_path, tree(3.0), 3, IDENTITY)
     assert sorted(p.name for p in tmp_path.iterdir()) == [
-        "00000001.json", "00000001.npz", "00000003.json", "00000003.npz",
-    ]  # fmt: skip
+        "00000001.json",
+        "00000001.npz",
+        "00000003.json",
+        "00000003.npz",
+    ]
 
 
 class Crash(BaseException):

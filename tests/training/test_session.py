@@ -52,7 +52,9 @@ def setup(env: str = "tiny", algo: str = "tiny", config: Any = None, **settings:
 
 
 def bits(state: RunState) -> list[bytes]:
-    typed = lambda x: jax.numpy.issubdtype(x.dtype, jax.dtypes.prng_key)  # noqa: E731
+    def typed(x):
+        return jax.numpy.issubdtype(x.dtype, jax.dtypes.prng_key)
+
     return [np.asarray(jax.random.key_data(x) if typed(x) else x).tobytes() for x in jax.tree.leaves(state)]
 
 

@@ -19,9 +19,12 @@ def occupancy_optimum(game):
     states, actions = r.shape[:2]
     flow = np.repeat(np.eye(states), actions, axis=1) - game.discount * p.reshape(states * actions, states).T
     found = linprog(
-        -r[..., 0].ravel(), A_ub=r[..., 1].reshape(1, -1), b_ub=np.asarray(game.limits), A_eq=flow,
+        -r[..., 0].ravel(),
+        A_ub=r[..., 1].reshape(1, -1),
+        b_ub=np.asarray(game.limits),
+        A_eq=flow,
         b_eq=np.asarray(game.start),
-    )  # fmt: skip
+    )
     return -found.fun
 
 
@@ -131,9 +134,15 @@ def test_macpo_plays_by_the_rule_of_the_algorithm(monkeypatch):
     monkeypatch.setattr(macpo, "fisher_product", lambda *args: None)
     with pytest.raises(StopIteration):
         macpo.update_agent(
-            macpo.MACPOConfig(), jnp.ones(2), dist._replace(alive=jnp.ones(4)), None, jnp.ones((4, 2)), jnp.ones(4),
-            jnp.ones(1), jnp.arange(2),
-        )  # fmt: skip
+            macpo.MACPOConfig(),
+            jnp.ones(2),
+            dist._replace(alive=jnp.ones(4)),
+            None,
+            jnp.ones((4, 2)),
+            jnp.ones(4),
+            jnp.ones(1),
+            jnp.arange(2),
+        )
     assert (seen[0].recovery, seen[0].demands) == (player.rule.recovery, player.rule.demands)
     assert (player.style.alpha, player.style.shared, player.style.sequential) == (1.0, 1.0, 1.0)
 
@@ -172,9 +181,10 @@ def test_one_game_that_grows_faster_is_not_hidden_by_the_mean():
     wild = flat | {"violation": np.concatenate([flat["violation"][1:], horizons[None] / 64])}
     names = ("as analysed", "trident")
     data = {
-        "points": list(safety.POINTS), "horizons": list(safety.HORIZONS),
+        "points": list(safety.POINTS),
+        "horizons": list(safety.HORIZONS),
         "constant": {n: {"violation": np.ones((20, len(points)))} for n in names},
-    }  # fmt: skip
+    }
     judge = next(c.judge for c in safety.CLAIMS if c.name == "violation-rate")
     for first, wanted in ((flat, HOLDS), (wild, CORRECTED)):
         rows = {"as analysed": first, "trident": flat}

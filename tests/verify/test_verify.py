@@ -34,11 +34,18 @@ NOTHING = Check("", exact(float("nan")), 0.0, 2.0)
 @pytest.mark.parametrize(
     ("printed", "corrected", "wanted"),
     [
-        ((YES, YES), (), HOLDS), ((YES, NO), (), FAILS), ((NO,), (YES,), CORRECTED), ((NO,), (YES, NO), FAILS),
-        ((NO,), (UNCLEAR,), FAILS), ((UNCLEAR, YES), (YES,), UNDECIDED), ((UNCLEAR, NO), (), FAILS),
-        ((NOTHING,), (), UNDECIDED), ((NO,), (NOTHING,), FAILS), ((NO, NOTHING), (YES,), CORRECTED),
+        ((YES, YES), (), HOLDS),
+        ((YES, NO), (), FAILS),
+        ((NO,), (YES,), CORRECTED),
+        ((NO,), (YES, NO), FAILS),
+        ((NO,), (UNCLEAR,), FAILS),
+        ((UNCLEAR, YES), (YES,), UNDECIDED),
+        ((UNCLEAR, NO), (), FAILS),
+        ((NOTHING,), (), UNDECIDED),
+        ((NO,), (NOTHING,), FAILS),
+        ((NO, NOTHING), (YES,), CORRECTED),
     ],
-)  # fmt: skip
+)
 def test_verdicts_follow_from_the_numbers(printed, corrected, wanted):
     assert verdict(Evidence(printed, corrected)) == wanted
     assert verdict(Evidence(printed, corrected, "nothing to see")) == MISSING

@@ -27,10 +27,22 @@ from trident.training.loop import program
 from trident.training.registry import ALGORITHMS, ENVS, default_config, make_algorithm, make_env, needs_shield
 
 TINY = {
-    "envs": 4, "steps": 6, "hidden": (8,), "critic_hidden": (8,), "reward_hidden": (8,), "cost_hidden": (8,),
-    "replay": 96, "policy_batch": 16, "epochs": 2, "minibatches": 2, "batch": 8, "levels": 3, "mixer_embed": 4,
-    "mixer_hidden": 4, "fisher_batch": 8,
-}  # fmt: skip
+    "envs": 4,
+    "steps": 6,
+    "hidden": (8,),
+    "critic_hidden": (8,),
+    "reward_hidden": (8,),
+    "cost_hidden": (8,),
+    "replay": 96,
+    "policy_batch": 16,
+    "epochs": 2,
+    "minibatches": 2,
+    "batch": 8,
+    "levels": 3,
+    "mixer_embed": 4,
+    "mixer_hidden": 4,
+    "fisher_batch": 8,
+}
 """Sizes that trace fast. Everything else is as the preset has it."""
 
 IGNORED = {"name", "jvp_jaxpr_fun", "jvp_jaxpr_thunk", "fwd_jaxpr_thunk", "bwd", "fun", "debug_info", "ctx_mesh"}

@@ -28,8 +28,10 @@ from trident.training.session import enable_compilation_cache
 from trident.types import Algorithm, Env
 
 PRINTED = {
-    "hidden": LARGE.actor.hidden, "reward_hidden": LARGE.critic.reward_hidden, "cost_hidden": LARGE.critic.cost_hidden
-}  # fmt: skip
+    "hidden": LARGE.actor.hidden,
+    "reward_hidden": LARGE.critic.reward_hidden,
+    "cost_hidden": LARGE.critic.cost_hidden,
+}
 """The networks of the paper, whose overheads are of rounds with those."""
 VARIANTS: dict[str, dict[str, Any]] = {
     "gs": {"estimator": "gs"},
@@ -39,9 +41,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "exact, the paper's networks": {"estimator": "exact", **PRINTED},
     "exact, the paper's networks, no physics": {"estimator": "exact", "physics": "none", **PRINTED},
     "exact, the paper's networks and physics": {
-        "estimator": "exact", "horizon": "one-step", "cost_physics": False, **PRINTED
+        "estimator": "exact",
+        "horizon": "one-step",
+        "cost_physics": False,
+        **PRINTED,
     },
-}  # fmt: skip
+}
 """By name: fields of TridentConfig."""
 
 LARGE_PHYSICS = "physics, the paper's networks"
@@ -53,9 +58,11 @@ PAIRS = {
     "physics": ("exact", "exact, no physics", ROLLOUT),
     LARGE_PHYSICS: ("exact, the paper's networks", "exact, the paper's networks, no physics", LARGE_ROLLOUT),
     PRINTED_PHYSICS: (
-        "exact, the paper's networks and physics", "exact, the paper's networks, no physics", LARGE_ROLLOUT
+        "exact, the paper's networks and physics",
+        "exact, the paper's networks, no physics",
+        LARGE_ROLLOUT,
     ),
-}  # fmt: skip
+}
 """What is compared, by name: the variant with the part, the one without, and the rollout of both."""
 
 
@@ -97,9 +104,12 @@ def measure_overheads(env: Env, size: str, repeats: int, say: Say) -> dict[str, 
     say("timing the variants in turn")
     seconds = interleave(calls | alone, repeats)
     return {
-        "size": size, "seconds": seconds, "flops": flops, "alone": list(alone),
+        "size": size,
+        "seconds": seconds,
+        "flops": flops,
+        "alone": list(alone),
         "overhead": overheads(seconds, flops, list(alone)),
-    }  # fmt: skip
+    }
 
 
 def closed_form_work(env: Env, algorithm: Algorithm) -> dict[str, Callable[[], Any]]:

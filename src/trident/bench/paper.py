@@ -46,44 +46,79 @@ UAV = {
 TABLE1 = Campaign(
     envs=("uav-mec",),
     methods=(
-        "maddpg", "matd3", "facmac", "qmix", "mappo", "happo", "mappo-lag", "macpo", "madac", "shielded",
-        "trident-scratch", "mappo-lag-residual", "trident",
+        "maddpg",
+        "matd3",
+        "facmac",
+        "qmix",
+        "mappo",
+        "happo",
+        "mappo-lag",
+        "macpo",
+        "madac",
+        "shielded",
+        "trident-scratch",
+        "mappo-lag-residual",
+        "trident",
     ),
     columns=(*UAV_COLUMNS, "total"),
     paper={"uav-mec": {method: (*numbers, numbers[4] + numbers[5]) for method, numbers in UAV.items()}},
-)  # fmt: skip
+)
 ABLATIONS = Campaign(
     envs=("uav-mec",),
     methods=(
-        "trident", "trident-scratch", "trident-no-stgc", "trident-stgc", "trident-lagrangian", "trident-no-recovery",
-        "trident-no-physics", "trident-additive-physics", "trident-no-trust-region", "trident-no-hybrid",
-        "trident-simultaneous", "trident-unconstrained", "trident-paper",
+        "trident",
+        "trident-scratch",
+        "trident-no-stgc",
+        "trident-stgc",
+        "trident-lagrangian",
+        "trident-no-recovery",
+        "trident-no-physics",
+        "trident-additive-physics",
+        "trident-no-trust-region",
+        "trident-no-hybrid",
+        "trident-simultaneous",
+        "trident-unconstrained",
+        "trident-paper",
     ),
     columns=("reward", "total"),
     paper={
         "uav-mec": {
-            "trident": (-4.68, 0.014), "trident-no-stgc": (-4.95, 0.021), "trident-lagrangian": (-4.74, 0.083),
-            "trident-no-recovery": (-4.79, 0.039), "trident-no-physics": (-5.12, 0.018),
-            "trident-no-trust-region": (-5.04, 0.075), "trident-no-hybrid": (-5.38, 0.024),
-            "trident-simultaneous": (-4.81, 0.037), "trident-additive-physics": (-5.03, 0.026),
+            "trident": (-4.68, 0.014),
+            "trident-no-stgc": (-4.95, 0.021),
+            "trident-lagrangian": (-4.74, 0.083),
+            "trident-no-recovery": (-4.79, 0.039),
+            "trident-no-physics": (-5.12, 0.018),
+            "trident-no-trust-region": (-5.04, 0.075),
+            "trident-no-hybrid": (-5.38, 0.024),
+            "trident-simultaneous": (-4.81, 0.037),
+            "trident-additive-physics": (-5.03, 0.026),
         }
     },
-)  # fmt: skip
+)
 AIM = Campaign(
     envs=("intersection",),
     methods=("maddpg", "mappo", "mappo-lag", "macpo", "madac", "shielded", "trident-scratch", "trident"),
     columns=(
-        "train/collisions", "metric/return", "metric/collisions", "metric/throughput", "metric/delay",
+        "train/collisions",
+        "metric/return",
+        "metric/collisions",
+        "metric/throughput",
+        "metric/delay",
         "metric/off_lane",
     ),
     paper={
         "intersection": {
-            "maddpg": (8.3, 42.7), "mappo": (6.4, 46.3), "mappo-lag": (2.6, 44.1), "macpo": (2.1, 45.6),
-            "madac": (1.8, 45.9), "shielded": (0.0, 39.8), "trident": (0.0, 47.8),
+            "maddpg": (8.3, 42.7),
+            "mappo": (6.4, 46.3),
+            "mappo-lag": (2.6, 44.1),
+            "macpo": (2.1, 45.6),
+            "madac": (1.8, 45.9),
+            "shielded": (0.0, 39.8),
+            "trident": (0.0, 47.8),
         }
     },
     full_steps=15_000 * 300,
-)  # fmt: skip
+)
 
 HARD = ("smac-3s5z_vs_3s6z", "smac-corridor", "smac-6h_vs_8z", "smac-MMM2", "smac-27m_vs_30m")
 EASY = ("smac-3m", "smac-8m", "smac-2s3z")

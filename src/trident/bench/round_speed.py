@@ -44,9 +44,16 @@ class Learner(NamedTuple):
 SIZES = ("tiny", "default")
 _SMALL = {"envs": 16, "steps": 16, "hidden": (32, 32), "critic_hidden": (32, 32)}
 _SMALL_TRIDENT = {
-    "envs": 16, "steps": 16, "hidden": (32, 32), "reward_hidden": (32, 32), "cost_hidden": (32, 32), "batch": 64,
-    "policy_batch": 128, "fisher_batch": 64, "replay": 2560
-}  # fmt: skip
+    "envs": 16,
+    "steps": 16,
+    "hidden": (32, 32),
+    "reward_hidden": (32, 32),
+    "cost_hidden": (32, 32),
+    "batch": 64,
+    "policy_batch": 128,
+    "fisher_batch": 64,
+    "replay": 2560,
+}
 LEARNERS: dict[str, Learner] = {
     "mappo": Learner("mappo", _SMALL, lambda s: s.critic),
     "happo": Learner("happo", _SMALL, lambda s: s.critic),
@@ -70,9 +77,7 @@ def round_shapes(env: Env, algorithm: Algorithm) -> Round:
 
 
 def collector(env: Env, algorithm: Algorithm) -> Callable[..., Any]:
-    return lambda algo, actors, key: rollout(
-        env, policy_of(env, algorithm, algo), key, actors, algorithm.plan.steps
-    )  # fmt: skip
+    return lambda algo, actors, key: rollout(env, policy_of(env, algorithm, algo), key, actors, algorithm.plan.steps)
 
 
 def learning_of(algorithm: Algorithm, part: Callable[[Any], Any] = lambda state: state) -> Callable[..., Any]:

@@ -47,17 +47,26 @@ class Plan:
 
     def __post_init__(self) -> None:
         for what, given, known in (
-            ("part", self.parts, PARTS), ("algorithm", self.algos, LEARNERS), ("size", self.sizes, SIZES)
-        ):  # fmt: skip
+            ("part", self.parts, PARTS),
+            ("algorithm", self.algos, LEARNERS),
+            ("size", self.sizes, SIZES),
+        ):
             for name in given:
                 if name not in known:
                     raise TridentError(f"unknown {what} {name!r}: there are {', '.join(known)}")
 
 
 QUICK = Plan(
-    sizes=("tiny",), env_steps=10, alone_steps=32, repeats=3, agents=(4, 8), constraints=(0, 2), modes=(2, 3),
-    update=UpdateSize(hidden=(64, 64), batch=512), quick=True,
-)  # fmt: skip
+    sizes=("tiny",),
+    env_steps=10,
+    alone_steps=32,
+    repeats=3,
+    agents=(4, 8),
+    constraints=(0, 2),
+    modes=(2, 3),
+    update=UpdateSize(hidden=(64, 64), batch=512),
+    quick=True,
+)
 
 
 def measure(plan: Plan, say: Say, save: Callable[[dict[str, Any]], None], earlier: dict[str, Any]) -> dict[str, Any]:
@@ -156,10 +165,15 @@ def goals(record: dict[str, Any]) -> list[dict[str, Any]]:
     compile_seconds = record.get("training", {}).get("trident default", {}).get("compile", {}).get("round", {})
     rows.append(("compile a TRIDENT round, s", compile_seconds.get("wall"), "<=", 60.0))
     return [
-        {"name": name, "value": value, "goal": f"{sense} {bound:g}",
-         "met": value >= bound if sense == ">=" else value <= bound}
-        for name, value, sense, bound in rows if value is not None
-    ]  # fmt: skip
+        {
+            "name": name,
+            "value": value,
+            "goal": f"{sense} {bound:g}",
+            "met": value >= bound if sense == ">=" else value <= bound,
+        }
+        for name, value, sense, bound in rows
+        if value is not None
+    ]
 
 
 def write_record(path: Path, record: dict[str, Any]) -> None:

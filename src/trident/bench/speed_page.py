@@ -62,11 +62,18 @@ measured."""
 def _circumstances(about: dict[str, Any]) -> Section:
     header = ["", "when", "commit", "cores", "jax", "load before", "after", "minutes", "peak MiB"]
     rows = [
-        [part + (" (quick)" if a["quick"] else ""), a["when"], a["commit"] or "unknown", str(a["cores"]), a["jax"],
-         *(f"{a['load_average'][k][0]:.1f}" for k in ("before", "after")), f"{a['seconds'] / 60:.1f}",
-         figure(a["peak_rss_mib"])]
+        [
+            part + (" (quick)" if a["quick"] else ""),
+            a["when"],
+            a["commit"] or "unknown",
+            str(a["cores"]),
+            a["jax"],
+            *(f"{a['load_average'][k][0]:.1f}" for k in ("before", "after")),
+            f"{a['seconds'] / 60:.1f}",
+            figure(a["peak_rss_mib"]),
+        ]
         for part, a in about.items()
-    ]  # fmt: skip
+    ]
     processors = ", ".join(sorted({a["processor"] for a in about.values()}))
     annotate = f"{processors}. A load above the number of cores means other work: absolute times are then too long."
     return Section("Circumstances", header, rows, annotate)
@@ -103,11 +110,17 @@ def _update(part: dict[str, Any]) -> Iterator[Section]:
     for name, seconds in part["seconds"].items():
         outcome, public = part["results"][name], faster.get("public", {}).get(name)
         change = ", ".join(f"{x:+.4f}" for x in outcome["change"])
-        rows.append([
-            title.get(name, name), figure(1e3 * seconds), "" if public is None else figure(public) + " x",
-            percent(outcome["error"]) if "error" in outcome else "", figure(outcome["kl"]), change,
-            figure(outcome["evaluations"]),
-        ])  # fmt: skip
+        rows.append(
+            [
+                title.get(name, name),
+                figure(1e3 * seconds),
+                "" if public is None else figure(public) + " x",
+                percent(outcome["error"]) if "error" in outcome else "",
+                figure(outcome["kl"]),
+                change,
+                figure(outcome["evaluations"]),
+            ]
+        )
     layers = " x ".join(map(str, size["hidden"]))
     annotate = (
         f"Hidden layers {layers}, batch {size['batch']:,}, conjugate-gradient steps for the reward and each of "
@@ -120,9 +133,7 @@ def _update(part: dict[str, Any]) -> Iterator[Section]:
         "JAX's ways is TRIDENT's default."
     )
     annotate += f" PyTorch: {part['missing']}." if part["missing"] else f" PyTorch {part['torch']}."
-    header = [
-        "", "ms per update", "faster than public", "error", "KL", "change of reward, costs", "line-search trials"
-    ]  # fmt: skip
+    header = ["", "ms per update", "faster than public", "error", "KL", "change of reward, costs", "line-search trials"]
     yield Section("One agent's constrained update", header, rows, annotate)
     if "parts" in part:
         rows = [[name, figure(1e3 * seconds)] for name, seconds in part["parts"].items()]
@@ -137,9 +148,16 @@ def _training(part: dict[str, Any]) -> Iterator[Section]:
         shares = [percent(r["share"][k]) for k in ("rollout", "critics", "policies")]
         took = r["compile"]["round"]
         rows.append(
-            [name, figure(r["steps_per_second"]), figure(r["round_seconds"]), *shares, figure(took["wall"]),
-             figure(took["cpu"]), figure(sum(r["program_mib"].values()))]
-        )  # fmt: skip
+            [
+                name,
+                figure(r["steps_per_second"]),
+                figure(r["round_seconds"]),
+                *shares,
+                figure(took["wall"]),
+                figure(took["cpu"]),
+                figure(sum(r["program_mib"].values())),
+            ]
+        )
     annotate = (
         "uav-mec, one seed. The critics' share is `update` asked for its critics alone; policies are the rest of the "
         "round. Compilation is without the persistent cache; later runs of the same kind take the program from it."
@@ -147,10 +165,15 @@ def _training(part: dict[str, Any]) -> Iterator[Section]:
     yield Section("Training rounds", header, rows, annotate)
     header = ["", "GFLOP per update", "GFLOP/s", "sgemm GFLOP/s", "share"]
     rows = [
-        [name, figure(r["flops"]["update"] / 1e9), figure(r["gflops"]), figure(r["sgemm_gflops"]),
-         percent(r["of_sgemm"])]
+        [
+            name,
+            figure(r["flops"]["update"] / 1e9),
+            figure(r["gflops"]),
+            figure(r["sgemm_gflops"]),
+            percent(r["of_sgemm"]),
+        ]
         for name, r in part.items()
-    ]  # fmt: skip
+    ]
     annotate = (
         "Against a 4096 x 512 x 512 single-precision product in the same turns. Operations are XLA's count of the "
         "program before optimisation, with the bodies of loops analysed one by one and multiplied by their trips (XLA "
@@ -177,8 +200,7 @@ def _growth(part: dict[str, Any]) -> Iterator[Section]:
     for axis, g in part.items():
         header = ["operations", *(f"{axis} = {at}" for at in g["at"]), "exponent", "R2", "last two"]
         rows = [
-            [name, *(f"{c:.3g}" for c in counts),
-             *(f"{g['fit'][name][k]:.2f}" for k in ("exponent", "r2", "last"))]
+            [name, *(f"{c:.3g}" for c in counts), *(f"{g['fit'][name][k]:.2f}" for k in ("exponent", "r2", "last"))]
             for name, counts in g["flops"].items()
-        ]  # fmt: skip
+        ]
         yield Section(f"Growth with {axis} ({numbers[axis]})", header, rows)

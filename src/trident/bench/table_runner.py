@@ -132,7 +132,10 @@ def differences(job: Job) -> list[str]:
     if "config" not in run:
         return []
     setup = make_setup(job.env, job.method, Settings(episodes=job.episodes, seeds=job.seeds))
-    plain = lambda config: json.loads(json.dumps(asdict(config)))  # noqa: E731
+
+    def plain(config):
+        return json.loads(json.dumps(asdict(config)))
+
     settings, config = plain(setup.settings), plain(setup.algorithm.config)
     pairs = [("environment version", run["env_version"], setup.spec.version)]
     pairs += [(name, run["settings"].get(name, settings[name]), settings[name]) for name in SETTINGS]

@@ -115,8 +115,13 @@ def take_apart(problem: Problem, way: Way, few: int) -> tuple[Callable[[Any, Pro
 
     def pieces(theta: Any, p: Problem) -> Pieces:
         mask, count = jnp.ones((p.obs.shape[0], p.used.shape[0]), bool), p.obs.shape[0]
-        dist = lambda t: actor_apply(unravel(t), p.obs)  # noqa: E731
-        log_prob = lambda t: hybrid.log_prob(dist(t), mask, p.used, p.mode, p.raw)  # noqa: E731
+
+        def dist(t):
+            return actor_apply(unravel(t), p.obs)
+
+        def log_prob(t):
+            return hybrid.log_prob(dist(t), mask, p.used, p.mode, p.raw)
+
         weight, old = jnp.full(count, 1.0 / count), log_prob(theta)
 
         def surrogates(t: Any) -> Any:
@@ -154,9 +159,18 @@ def jax_update(problem: Problem, way: Way, few: int) -> tuple[Callable[..., Any]
     def update(theta: Any, p: Problem) -> Any:
         of, gradients = pieces(theta, p), action_grads(theta, p)
         return constrained_update(
-            rule, theta, gradients, of.surrogates, of.product, of.dist, of.mask, p.used, of.weight, p.budget,
+            rule,
+            theta,
+            gradients,
+            of.surrogates,
+            of.product,
+            of.dist,
+            of.mask,
+            p.used,
+            of.weight,
+            p.budget,
             of.precondition,
-        )  # fmt: skip
+        )
 
     return update, theta
 
@@ -265,9 +279,12 @@ class TorchWorker:
         np.savez(path, **plain_problem(problem))  # pyright: ignore[reportArgumentType]
         threads = str(usable_cores())
         self._process = subprocess.Popen(
-            [python, str(script), str(path), threads], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            [python, str(script), str(path), threads],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
             env=os.environ | {"OMP_NUM_THREADS": threads},
-        )  # fmt: skip
+        )
 
     def update(self, way: str) -> None:
         assert self._process.stdin is not None

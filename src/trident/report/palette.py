@@ -12,13 +12,39 @@ REFERENCE = "#6B7680"
 """Scripted policies beside a learning curve."""
 SERIES = ("#3B6FB6", "#E19C2B", "#2E8B74", "#7A5BA8", "#5C6B73", "#D1495B", "#8C6A4F", "#7A9E3A")
 """Anything else, in order."""
-MODES = ("#E8833A", "#2B6CB0", "#8E44AD", "#17909E", "#B7791F", "#C2417C", "#4C7A34", "#5A67D8",
-         "#F2B68A", "#8FB4DC", "#C79BDB", "#86CBD2", "#DDBF86", "#E39BBF", "#A3C48F", "#B0B7EE")  # fmt: skip
+MODES = (
+    "#E8833A",
+    "#2B6CB0",
+    "#8E44AD",
+    "#17909E",
+    "#B7791F",
+    "#C2417C",
+    "#4C7A34",
+    "#5A67D8",
+    "#F2B68A",
+    "#8FB4DC",
+    "#C79BDB",
+    "#86CBD2",
+    "#DDBF86",
+    "#E39BBF",
+    "#A3C48F",
+    "#B0B7EE",
+)
 METHODS = {
-    "trident": "#0047D6", "trident-scratch": "#5AA2F7", "mappo": "#8A8F94", "happo": "#C06C9B", "mappo-lag": "#8C5A3C",
-    "happo-lag": "#B98B73", "macpo": "#7A9E3A", "madac": "#2AA7A7", "maddpg": "#E3A72F", "matd3": "#B5702C",
-    "facmac": "#2E8B57", "qmix": "#7B4FB5", "shielded": "#E58AC0",
-}  # fmt: skip
+    "trident": "#0047D6",
+    "trident-scratch": "#5AA2F7",
+    "mappo": "#8A8F94",
+    "happo": "#C06C9B",
+    "mappo-lag": "#8C5A3C",
+    "happo-lag": "#B98B73",
+    "macpo": "#7A9E3A",
+    "madac": "#2AA7A7",
+    "maddpg": "#E3A72F",
+    "matd3": "#B5702C",
+    "facmac": "#2E8B57",
+    "qmix": "#7B4FB5",
+    "shielded": "#E58AC0",
+}
 OTHERS = ("#F07A4A", "#3E4A59", "#A3123F", "#B9C12F", "#0B6E66", "#5B2A86", "#8FCB9B", "#C9A0DC")
 """Methods without a colour of their own, in order."""
 VARIANTS = ("-residual", "-hybrid")
@@ -50,10 +76,15 @@ def method_styles(methods: Sequence[str]) -> list[dict[str, Any]]:
         colour = colours[family]
         kind = kinds.get(colour, int(family != name))
         kinds[colour] = kind + 1
-        styles.append({
-            "color": colour, "ls": DASHES[kind % 4], "marker": "*" if name == "trident" else MARKERS[kind % 4],
-            "lw": {"trident": 3.2, "trident-scratch": 2.4}.get(name, 1.6), "zorder": 3 if name == "trident" else 2,
-        })  # fmt: skip
+        styles.append(
+            {
+                "color": colour,
+                "ls": DASHES[kind % 4],
+                "marker": "*" if name == "trident" else MARKERS[kind % 4],
+                "lw": {"trident": 3.2, "trident-scratch": 2.4}.get(name, 1.6),
+                "zorder": 3 if name == "trident" else 2,
+            }
+        )
     return styles
 
 

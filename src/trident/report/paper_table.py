@@ -12,11 +12,25 @@ from trident.report.records import Record, per_episode, series
 from trident.report.stats import Estimate, bootstrap, bootstrap_groups
 from trident.report.tables import markdown, plain
 
-NAMES = {"reward": "Reward", "metric/exec": "Exec", "metric/energy": "Energy", "metric/throughput": "Thr.",
-         "metric/ev": "E.V. %", "metric/cv": "C.V. %", "total": "Total V. %", "train/collisions": "Train. Coll.",
-         "metric/return": "Reward", "metric/collisions": "Coll. in evaluation", "metric/delay": "Delay",
-         "metric/off_lane": "off lane %", "metric/win": "Win %", "metric/losses": "losses %",
-         "metric/deaths": "deaths %", "metric/crowding": "crowding %", "metric/length": "steps"}  # fmt: skip
+NAMES = {
+    "reward": "Reward",
+    "metric/exec": "Exec",
+    "metric/energy": "Energy",
+    "metric/throughput": "Thr.",
+    "metric/ev": "E.V. %",
+    "metric/cv": "C.V. %",
+    "total": "Total V. %",
+    "train/collisions": "Train. Coll.",
+    "metric/return": "Reward",
+    "metric/collisions": "Coll. in evaluation",
+    "metric/delay": "Delay",
+    "metric/off_lane": "off lane %",
+    "metric/win": "Win %",
+    "metric/losses": "losses %",
+    "metric/deaths": "deaths %",
+    "metric/crowding": "crowding %",
+    "metric/length": "steps",
+}
 RATES = {name for name, text in NAMES.items() if text.endswith("%")}
 """Shown in percent."""
 UNCONVERGED, SCRIPTED = "unconverged", "scripted"
@@ -151,7 +165,10 @@ def grid_table(
 def _text(header: Cells, rows: list[Cells], style: str, full_steps: int | None, notes: tuple[str, ...] = ()) -> str:
     """The table, and below it what its words mean."""
     text = (markdown if style == "markdown" else plain)(header, rows)
-    marked = lambda word: any(word in row[0] for row in rows)  # noqa: E731
+
+    def marked(word):
+        return any(word in row[0] for row in rows)
+
     notes += (ONCE,) if marked(f"({SCRIPTED})") else ()
     notes += (
         (f"{UNCONVERGED}: fewer than the paper's {full_steps:,} environment steps.",) if marked(UNCONVERGED) else ()

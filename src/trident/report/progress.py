@@ -144,10 +144,16 @@ class LiveProgress:
     def __init__(self, stream: TextIO) -> None:
         self._console = Console(file=stream)
         self._bar = Bar(
-            TextColumn("round"), MofNCompleteColumn(), BarColumn(bar_width=None),
-            TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
-            console=self._console, expand=True,
-        )  # fmt: skip
+            TextColumn("round"),
+            MofNCompleteColumn(),
+            BarColumn(bar_width=None),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=self._console,
+            expand=True,
+        )
         self._live: Live | None = None
         self._shown: Any = None
         self._run: dict[str, Any] = {}

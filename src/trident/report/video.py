@@ -98,9 +98,8 @@ def _mode_strip(ax: Axes, mode_names: list[str], modes: np.ndarray) -> None:
     count, agents = len(mode_names), modes.shape[1]
     colours = [mode_colour(m) for m in range(count)]
     ax.imshow(
-        modes.T, aspect="auto", interpolation="nearest", vmin=-0.5, vmax=count - 0.5,
-        cmap=ListedColormap(colours),
-    )  # fmt: skip
+        modes.T, aspect="auto", interpolation="nearest", vmin=-0.5, vmax=count - 0.5, cmap=ListedColormap(colours)
+    )
     ax.set(title="mode of each agent", ylabel="agent")
     shown = range(0, agents, -(-agents // 8))
     ax.set_yticks(shown, [agent_name(i) for i in shown])

@@ -40,5 +40,8 @@ def play(env: Env, policy: Policy, key: Key, steps: int | None = None, shielded:
     states, action, out, changed = jax.device_get(jax.jit(run)(key))
     ended = np.flatnonzero(out.terminated | out.truncated)
     length = int(ended[0]) + 1 if ended.size else steps
-    cut = lambda tree, count: jax.tree.map(lambda x: x[:count], tree)  # noqa: E731
+
+    def cut(tree, count):
+        return jax.tree.map(lambda x: x[:count], tree)
+
     return Episode(cut(states, length + 1), cut(action, length), cut(out, length), changed[:length])

@@ -262,5 +262,8 @@ class FromSeeds:
 @jax.jit
 def seeds_of(keys: Key) -> Any:
     """A whole number in [0, 2^31) from each key."""
-    draw = lambda key: jax.random.bits(key, dtype=jnp.uint32) >> 1  # noqa: E731
+
+    def draw(key):
+        return jax.random.bits(key, dtype=jnp.uint32) >> 1
+
     return jax.vmap(draw)(keys.reshape(-1)).reshape(keys.shape)

@@ -44,10 +44,25 @@ def transition(before: TimeStep, did: Step, truncated: Any, shielded: bool) -> T
     """A step as learners are given it."""
     extras, after = did.extras | ({"shielded": did.changed} if shielded else {}), did.after
     return Transition(
-        before.obs, before.state, before.mode_mask, before.alive, did.action, did.executed,
-        after.reward, after.cost, after.margin, after.terminated, truncated,
-        after.obs, after.state, after.mode_mask, after.alive, after.metrics, extras, after.cost_attribution,
-    )  # fmt: skip
+        before.obs,
+        before.state,
+        before.mode_mask,
+        before.alive,
+        did.action,
+        did.executed,
+        after.reward,
+        after.cost,
+        after.margin,
+        after.terminated,
+        truncated,
+        after.obs,
+        after.state,
+        after.mode_mask,
+        after.alive,
+        after.metrics,
+        extras,
+        after.cost_attribution,
+    )
 
 
 def measure(did: Step) -> dict[str, Any]:

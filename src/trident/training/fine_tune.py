@@ -59,7 +59,10 @@ def check_start_from(setup: Setup) -> tuple[Setup, Path]:
 
 def check_sizes(learned: Any, fresh: Any, out: Path) -> None:
     """Of two learners' states, arrays or shapes, over their seeds."""
-    shape = lambda tree: jax.tree.map(lambda x: (x.shape[1:], x.dtype), tree)  # noqa: E731
+
+    def shape(tree):
+        return jax.tree.map(lambda x: (x.shape[1:], x.dtype), tree)
+
     if shape(learned) != shape(fresh):
         raise TridentError(f"the networks of {out} have other sizes: give this run the same --algo options")
 

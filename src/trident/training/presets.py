@@ -37,9 +37,11 @@ FACMAC = replace(MADDPG, critic="factored", gradient="joint")
 TRIDENT = trident.TridentConfig()
 RESIDUAL_LOG_STD = -3.0
 RESIDUAL = {
-    "actor.log_std": RESIDUAL_LOG_STD, "actor.log_std_final": -3.5, "step.trust_region": 0.003,
+    "actor.log_std": RESIDUAL_LOG_STD,
+    "actor.log_std_final": -3.5,
+    "step.trust_region": 0.003,
     "step.source": "closed-form",
-}  # fmt: skip
+}
 """What a residual policy is set to. A base policy needs no search by large noise and would be ruined by it; a good
 policy is lost by long steps sooner than it is bettered; and with little noise a residual critic has nothing to learn
 gradients in the action from, advantages are faint, and ascent would follow the errors of both."""
@@ -54,13 +56,31 @@ def residual_values(preset: Preset, tuned: dict[str, Any]) -> dict[str, Any]:
 
 
 LARGE = change(TRIDENT, {"hidden": (256, 256), "reward_hidden": (512, 512, 512), "cost_hidden": (256, 256)})
-PRINTED = change(LARGE, {
-    "as_printed": True, "share_actors": False, "estimator": "stgc-paper", "base_policy": False, "horizon": "one-step",
-    "cost_physics": False, "target_rate": 0.005, "source": "pathwise", "filter": False, "violation_fraction": 0.01,
-    "precondition": False, "cg_steps": 8, "fisher_batch": 256, "updates": 2, "policy_batch": 512,
-    "trust_region": 0.02, "trust_region_final": 1.0,  # 0.01 each of two updates a round
-    "smooth": 0.0, "tighten": 1.0, "log_std_final": TRIDENT.actor.log_std,
-})  # fmt: skip
+PRINTED = change(
+    LARGE,
+    {
+        "as_printed": True,
+        "share_actors": False,
+        "estimator": "stgc-paper",
+        "base_policy": False,
+        "horizon": "one-step",
+        "cost_physics": False,
+        "target_rate": 0.005,
+        "source": "pathwise",
+        "filter": False,
+        "violation_fraction": 0.01,
+        "precondition": False,
+        "cg_steps": 8,
+        "fisher_batch": 256,
+        "updates": 2,
+        "policy_batch": 512,
+        "trust_region": 0.02,
+        "trust_region_final": 1.0,  # 0.01 each of two updates a round
+        "smooth": 0.0,
+        "tighten": 1.0,
+        "log_std_final": TRIDENT.actor.log_std,
+    },
+)
 SCRATCH = change(TRIDENT, {"base_policy": False})
 """What parts are taken away from: around a base policy nothing is learned that they could make a difference to."""
 FORMS: dict[str, tuple[str, trident.TridentConfig, dict[str, Any] | None]] = {

@@ -25,15 +25,19 @@ TUNED |= {
     | ({"actor.estimator": "exact"} if sum(n for _, n in field.enemies) <= 12 else {})
     # Rounds of 27 agents, through the closed form of 36 modes, take long.
     | ({"data.replay": 16_000, "step.updates": 1, "step.inner_epochs": 2} if name == "27m_vs_30m" else {})
-    for name, field in MAPS.items() for variant in ("", "-safe")
-}  # fmt: skip
+    for name, field in MAPS.items()
+    for variant in ("", "-safe")
+}
 RESIDUAL_TUNED: dict[str, dict[str, Any]] = {
     # The closed form does not know tactics, and a soldier's base policy leaves much to be found: it is explored around
     # as widely as from scratch, and the critics' gradients count as far as they are right.
     f"smac-{name}{variant}": {
         "step.source": "score" if name == "27m_vs_30m" else "weighed",
-        "step.trust_region": 0.06, "actor.log_std": -0.7, "actor.log_std_final": -1.8,
+        "step.trust_region": 0.06,
+        "actor.log_std": -0.7,
+        "actor.log_std_final": -1.8,
     }
-    for name in MAPS for variant in ("", "-safe")
-}  # fmt: skip
+    for name in MAPS
+    for variant in ("", "-safe")
+}
 """Tuned values of residual policies, by environment."""

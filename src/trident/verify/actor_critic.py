@@ -64,8 +64,10 @@ def measure(seed: int, say: Say) -> Data:
         say(f"gradients by {name}")
         run = jax.jit(lambda setting, gumbels, tau, name=name: _groups(env, name, setting, gumbels, tau))
         rows = [[run(s, g, jnp.float32(tau)) for tau in TAUS] for s, g in zip(settings, noise, strict=True)]
-        pairs = [[(squared_bias(np.asarray(m, np.float64), t), _relative_spread(m, q, t)) for m, q in row]
-                 for row, t in zip(rows, true, strict=True)]  # fmt: skip
+        pairs = [
+            [(squared_bias(np.asarray(m, np.float64), t), _relative_spread(m, q, t)) for m, q in row]
+            for row, t in zip(rows, true, strict=True)
+        ]
         out["squared"][name], out["spread"][name] = np.moveaxis(np.array(pairs), -1, 0)  # [flights, temperatures]
     return out
 
@@ -74,9 +76,16 @@ def _value(env: UavMec, setting: Setting, name: str, l: Any, gumbel: Any, tau: A
     """Of agent 0's relaxed choice, summed over states."""
     spec, mask = env.spec, setting.scene.mode_mask[:, AGENT]
     view = through_critics(
-        setting.critics, setting.fit, env.physics, spec.action, _discount(env), setting.scene, setting.joint,
-        jnp.int32(AGENT), 1 + spec.num_constraints,
-    )  # fmt: skip
+        setting.critics,
+        setting.fit,
+        env.physics,
+        spec.action,
+        _discount(env),
+        setting.scene,
+        setting.joint,
+        jnp.int32(AGENT),
+        1 + spec.num_constraints,
+    )
     relax = jax.vmap(lambda a, m, g: relaxations(name, a, m, g, tau, tau0=1.0))
     return jnp.sum(view.value(Choice(*relax(l, mask, gumbel), setting.unit))[:, 0])
 
@@ -118,11 +127,17 @@ def _setting(env: UavMec, key: Any) -> Setting:
     spec, size = env.spec, ENVS * STEPS
     keys = jax.random.split(key, 8)
     fly = env.scripted["random"]
-    policy = lambda key, env_state, _: (fly(key, env_state), {})  # noqa: E731
+
+    def policy(key, env_state, _):
+        return (fly(key, env_state), {})
+
     roll = rollout(env, policy, keys[1], start(env, keys[0], ENVS), STEPS)[1]
     fit, critics = _fit(env, roll, _discount(env), keys[2], keys[3])
     picked = jax.random.choice(keys[4], size, (STATES,), replace=False)
-    flat = lambda x: x.reshape(size, *x.shape[2:])[picked]  # noqa: E731
+
+    def flat(x):
+        return x.reshape(size, *x.shape[2:])[picked]
+
     place, obs, mask, alive = (flat(x) for x in (roll.state, roll.obs, roll.mode_mask, roll.alive))
     gumbel = jax.random.gumbel(keys[5], mask.shape)
     noise = jax.random.normal(keys[6], (*alive.shape, spec.action.num_params))
@@ -140,9 +155,15 @@ def _fit(
     """The closed form's weights by least squares, then the residual networks by TD on the flight's own rows."""
     spec, size = env.spec, ENVS * STEPS
     rows = jax.tree.map(lambda x: x.reshape(size, *x.shape[2:]), roll._replace(metrics={}, extras={}))
-    choose = lambda k, m: random_action(k, spec.action, m)  # noqa: E731
+
+    def choose(k, m):
+        return random_action(k, spec.action, m)
+
     following = jax.vmap(choose)(jax.random.split(act_key, size), rows.next_mode_mask)
-    closed = lambda state, action: physics_value.physics_parts(env.physics, 1 + spec.num_constraints, state, action)  # noqa: E731
+
+    def closed(state, action):
+        return physics_value.physics_parts(env.physics, 1 + spec.num_constraints, state, action)
+
     before, after = closed(rows.state, rows.executed), closed(rows.next_state, following)
     shaped = jax.tree.map(lambda x: x.reshape(STEPS, ENVS, -1), before)
     ended = roll.terminated | roll.truncated
@@ -178,7 +199,10 @@ def over_plain(data: Data, name: str, tau: float) -> Estimate:
     """Root of the ratio of mean squared biases, with a jackknife interval over flights."""
     at = data["taus"].index(tau)
     ours, plain = (np.array(data["squared"][n])[:, at] for n in (name, "gs"))
-    ratio = lambda rows: np.sqrt(max(ours[rows].mean() / plain[rows].mean(), 0.0))  # noqa: E731
+
+    def ratio(rows):
+        return np.sqrt(max(ours[rows].mean() / plain[rows].mean(), 0.0))
+
     every = np.arange(len(ours))
     value, left = ratio(every), np.array([ratio(np.delete(every, i)) for i in every])
     half = t_quantile(len(every) - 1) * float(np.sqrt((len(every) - 1) * left.var()))
@@ -190,8 +214,9 @@ def _judge(data: Data) -> Evidence:
         """At 0.1 the bias of plain Gumbel-Softmax itself is hardly known."""
         return tuple(
             Check(f"bias of {label} / plain GS's, tau = {tau:g}", over_plain(data, name, tau), high=most)
-            for tau in data["taus"] if tau > 0.1
-        )  # fmt: skip
+            for tau in data["taus"]
+            if tau > 0.1
+        )
 
     return Evidence(over("stgc-paper", "printed STGC", 1.0), over("stgc", "ratio-locked STGC", 1.25))
 
@@ -219,8 +244,13 @@ def draw(data: Data, path: Path) -> None:
 
 
 CLAIMS = (
-    Claim("actor-critic", "section 5.1, table 2", "with critics as objective STGC is less biased than plain GS", _judge,
-          "the printed form is far more biased; the ratio-locked one about as much as plain GS"),
-)  # fmt: skip
+    Claim(
+        "actor-critic",
+        "section 5.1, table 2",
+        "with critics as objective STGC is less biased than plain GS",
+        _judge,
+        "the printed form is far more biased; the ratio-locked one about as much as plain GS",
+    ),
+)
 
 EXPERIMENT = Experiment("actor-critic", "gradient error inside the real actor-critic", measure, CLAIMS, draw)

@@ -169,9 +169,9 @@ def _control(
     zero = jnp.zeros_like(logits[0])
     limit = _soft_slope(logits, mask, jnp.zeros_like(logits), zero)
     mean_shift = jnp.full_like(logits, MEAN_MAX[power - 1]).at[0].set(0.0)
-    slope_at = lambda shift: jax.jvp(  # noqa: E731
-        lambda tau: _soft_slope(logits, mask, shift, tau), (zero,), (jnp.ones_like(zero),)
-    )[1]
+
+    def slope_at(shift):
+        return jax.jvp(lambda tau: _soft_slope(logits, mask, shift, tau), (zero,), (jnp.ones_like(zero),))[1]
 
     def of_draw(draw: Array) -> Array:
         raw = jax.vmap(lambda tau: one(logits, mask, draw, tau))(taus)  # [R, M]

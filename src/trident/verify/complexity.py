@@ -75,20 +75,29 @@ def critic_flops(N: int, B: int, H: int, K: int) -> float:
     """Forward and backward pass of the reward critic, whose inputs are the state and every agent's view and action."""
     size = INPUT + N * (OBS + MODES + PARAMS)
     nets = jax.eval_shape(lambda: pirc.init(jax.random.key(0), size, 0, (H, H, H), (H,)).reward)
-    loss = lambda c, x: jnp.mean(mlp_apply(c, x) ** 2)  # noqa: E731
+
+    def loss(c, x):
+        return jnp.mean(mlp_apply(c, x) ** 2)
+
     return count_flops(jax.grad(loss), nets, _shape(B, size))
 
 
 def cost_flops(N: int, B: int, H: int, K: int) -> float:
     nets = jax.eval_shape(lambda: pirc.init(jax.random.key(0), INPUT, K, (8,), (H, H)).cost)
-    loss = lambda c, x: jnp.mean(jax.vmap(mlp_apply, (0, None))(c, x) ** 2)  # noqa: E731
+
+    def loss(c, x):
+        return jnp.mean(jax.vmap(mlp_apply, (0, None))(c, x) ** 2)
+
     return count_flops(jax.grad(loss), nets, _shape(B, INPUT))
 
 
 def reference_flops(N: int, B: int, H: int, K: int) -> float:
     """What STGC adds to the policy's side: relaxed one-hots at a second temperature."""
     rows, mask = _shape(B, N, MODES), jnp.ones((1, 1, MODES), bool)
-    of = lambda name: count_flops(lambda l, g: relaxations(name, l, mask, g, 0.1), rows, rows)  # noqa: E731
+
+    def of(name):
+        return count_flops(lambda l, g: relaxations(name, l, mask, g, 0.1), rows, rows)
+
     return of("stgc") - of("gs")
 
 
@@ -150,7 +159,9 @@ def _judge_critic(data: Data) -> Evidence:
 
 
 def _judge_physics(data: Data) -> Evidence:
-    alone = lambda label, axis, low, high: Check(f"of {label} alone", _last(data, "physics", axis), low, high)  # noqa: E731
+    def alone(label, axis, low, high):
+        return Check(f"of {label} alone", _last(data, "physics", axis), low, high)
+
     shared = (
         Check("exponent of N, users in proportion", _last(data, "physics", "N"), 1.7, 2.3),
         alone("N", "num_uavs", 0.8, 1.2),
@@ -205,13 +216,28 @@ def draw(data: Data, path: Path) -> None:
 
 CLAIMS = (
     Claim("complexity", "appendix G (i)-(iii)", "actors N B H^2, critic B H^2, cost critics K B H^2", _judge_terms),
-    Claim("complexity-critic", "appendix G (ii)", "the critic's cost does not grow with the number of agents",
-          _judge_critic, "its first layer reads every agent: between constant and linear"),
-    Claim("complexity-physics", "appendix G (iv)", "the closed form costs N N_UE N_fog, which is negligible",
-          _judge_physics, "N N_UE, and less than in proportion to N_fog; negligible"),
-    Claim("complexity-stgc", "appendix G (v)", "STGC's second temperature costs N B H", _judge_reference,
-          "the relaxation costs N B M; the second critic evaluation that a correct form needs costs N B H^2"),
+    Claim(
+        "complexity-critic",
+        "appendix G (ii)",
+        "the critic's cost does not grow with the number of agents",
+        _judge_critic,
+        "its first layer reads every agent: between constant and linear",
+    ),
+    Claim(
+        "complexity-physics",
+        "appendix G (iv)",
+        "the closed form costs N N_UE N_fog, which is negligible",
+        _judge_physics,
+        "N N_UE, and less than in proportion to N_fog; negligible",
+    ),
+    Claim(
+        "complexity-stgc",
+        "appendix G (v)",
+        "STGC's second temperature costs N B H",
+        _judge_reference,
+        "the relaxation costs N B M; the second critic evaluation that a correct form needs costs N B H^2",
+    ),
     Claim("overheads", "appendix G", "STGC adds about 18 % of wall-clock time, physics about 2 %", _judge_overheads),
-)  # fmt: skip
+)
 
 EXPERIMENT = Experiment("complexity", "operations against sizes, and overheads", measure, CLAIMS, draw)

@@ -45,9 +45,15 @@ LASTING = {"gradient": 0.3, "critic": 0.3, "shaping": 0.3}
 Q."""
 PLAYED = ("as analysed", "trident", "macpo")
 SUBSETS = {
-    "none": (), "gradient": ("gradient",), "critic": ("critic",), "shaping": ("shaping",), "all": KINDS,
-    "all but gradient": KINDS[1:], "all but critic": ("gradient", "shaping"), "all but shaping": KINDS[:2],
-}  # fmt: skip
+    "none": (),
+    "gradient": ("gradient",),
+    "critic": ("critic",),
+    "shaping": ("shaping",),
+    "all": KINDS,
+    "all but gradient": KINDS[1:],
+    "all but critic": ("gradient", "shaping"),
+    "all but shaping": KINDS[:2],
+}
 
 
 class Errors(NamedTuple):
@@ -76,9 +82,10 @@ def _directions(rng: np.random.Generator, games: Game) -> Errors:
     gradient = rng.normal(size=(GAMES, 2, AGENTS * STATES * MODES))
     gradient /= np.linalg.norm(gradient, axis=-1, keepdims=True)
     return Errors(
-        jnp.asarray(gradient), jnp.asarray(rng.normal(size=(GAMES, STATES, actions, 2))),
+        jnp.asarray(gradient),
+        jnp.asarray(rng.normal(size=(GAMES, STATES, actions, 2))),
         jnp.asarray(rng.normal(size=(GAMES, STATES, actions))),
-    )  # fmt: skip
+    )
 
 
 def _cost(game: Game, theta: Any) -> Any:
@@ -114,7 +121,10 @@ def leak(game: Game, theta: Any, errors: Errors, sizes: Any, eta: Any, way: str)
     q = now.action + epsilon * errors.critic
     seen = jax.jacrev(lambda t: jnp.einsum("s,sa,saj->j", now.visits, joint(t), q))(theta) + beta * errors.gradient
     true = true_gradients(game, theta)
-    rise = lambda x: _cost(game, theta + eta * x)  # noqa: E731
+
+    def rise(x):
+        return _cost(game, theta + eta * x)
+
     return rise(step(seen, way, _balance(true))) - rise(step(true, way, _balance(true)))
 
 
@@ -141,7 +151,10 @@ def _single(games: Game, theta: Any, errors: Errors) -> Data:
     out: Data = {"sizes": list(SIZES), "steps": list(STEPS), "by_size": {}, "by_step": {}, "sum": {}, "bound": {}}
     size_of = {k: np.eye(3)[i] for i, k in enumerate(KINDS)}
     for way in WAYS:
-        one = lambda g, t, e, sizes, eta, way=way: leak(g, t, e, sizes, eta, way)  # noqa: E731
+
+        def one(g, t, e, sizes, eta, way=way):
+            return leak(g, t, e, sizes, eta, way)
+
         run = jax.jit(jax.vmap(jax.vmap(one, (0, 0, 0, None, None)), (None, None, None, 0, 0)))
         cases = [(size_of[k] * s, STEPS[0]) for k in KINDS for s in SIZES]
         cases += [(size_of[k] * SIZES[-1], eta) for k in KINDS for eta in STEPS]
@@ -167,7 +180,10 @@ def _over_bounds(games: Game, theta: Any, way: str, drawn: np.ndarray) -> Data:
     aligned, printed, both = (np.asarray(x) for x in jax.jit(jax.vmap(worst))(games, theta))
     unit = STEPS[0] * SIZES[0]
     leaks = {"random": drawn, "worst": np.abs(aligned)}
-    over = lambda bound: {k: float(np.max(v / (unit * bound))) for k, v in leaks.items()}  # noqa: E731
+
+    def over(bound):
+        return {k: float(np.max(v / (unit * bound))) for k, v in leaks.items()}
+
     return {"printed": over(printed), "both": over(both)}
 
 
@@ -178,16 +194,20 @@ def _lasting(games: Game, errors: Errors) -> Data:
 
     def norm(game: Game) -> Any:
         flat = start.ravel()
-        total = lambda t: evaluate(game, joint(t)).total  # noqa: E731
+
+        def total(t):
+            return evaluate(game, joint(t)).total
+
         return jnp.linalg.norm(jax.jacrev(total)(flat), axis=-1)
 
     def one(game: Game, e: Errors, rule: Rule, style: Style, on: Any) -> Any:
         scale = LASTING["gradient"] * norm(game)
         pushed = (scale[:, None] * e.gradient).reshape(2, AGENTS, -1).swapaxes(0, 1)
         wrong = Injection(
-            empty.gradient + on[0] * pushed, empty.critic + on[1] * LASTING["critic"] * e.critic,
+            empty.gradient + on[0] * pushed,
+            empty.critic + on[1] * LASTING["critic"] * e.critic,
             empty.shaping + on[2] * LASTING["shaping"] * e.shaping,
-        )  # fmt: skip
+        )
         _, trace = play(rule, game, style, start, jnp.full(ROUNDS, 0.01), wrong)
         return jnp.cumsum(jnp.maximum(trace.total[:, 1] - game.limits[0], 0.0))[jnp.array(POINTS) - 1]
 
@@ -241,16 +261,21 @@ def _judge_gradient(data: Data) -> Evidence:
 
 
 def _judge_bound(data: Data) -> Evidence:
-    of = lambda bound, kind: tuple(  # noqa: E731
-        Check(f"{w}, {kind} errors: largest leak / bound", exact(data["bound"][w][bound][kind]), 0.0, 1.02)
-        for w in WAYS
-    )
+    def of(bound, kind):
+        return tuple(
+            Check(f"{w}, {kind} errors: largest leak / bound", exact(data["bound"][w][bound][kind]), 0.0, 1.02)
+            for w in WAYS
+        )
+
     return Evidence((*of("printed", "random"), *of("printed", "worst")), (*of("both", "random"), *of("both", "worst")))
 
 
 def _judge_critic(data: Data) -> Evidence:
     found = [(w, _order(data, "by_size", w, "critic")) for w in WAYS]
-    halved = lambda e: Estimate(*(x / 2.0 for x in e))  # noqa: E731
+
+    def halved(e):
+        return Estimate(*(x / 2.0 for x in e))
+
     steps = tuple(Check(f"{w}: exponent of eta", _order(data, "by_step", w, "critic"), 0.9, 1.1) for w in WAYS)
     return Evidence(
         (*(Check(f"{w}: exponent of the MSE", halved(e), 0.9, 1.1) for w, e in found), *steps),
@@ -270,9 +295,7 @@ def _judge_shaping(data: Data) -> Evidence:
 
 
 def _judge_sum(data: Data) -> Evidence:
-    return Evidence(
-        tuple(Check(f"{w}: |joint - sum| / |sum|", exact(data["sum"][w]), 0.0, 0.1) for w in WAYS)
-    )  # fmt: skip
+    return Evidence(tuple(Check(f"{w}: |joint - sum| / |sum|", exact(data["sum"][w]), 0.0, 0.1) for w in WAYS))
 
 
 def _grows(data: Data, name: str, subset: str, label: str, most: bool = True) -> tuple[Check, Check]:
@@ -291,16 +314,20 @@ def _judge_naive(data: Data) -> Evidence:
 
 
 def _judge_removal(data: Data) -> Evidence:
-    of = lambda most: tuple(  # noqa: E731
-        check
-        for kind in KINDS
-        for check in _grows(data, "trident", f"all but {kind}", f"all but {kind}", most or kind != "gradient")
-    )
+    def of(most):
+        return tuple(
+            check
+            for kind in KINDS
+            for check in _grows(data, "trident", f"all but {kind}", f"all but {kind}", most or kind != "gradient")
+        )
+
     return Evidence(of(True), of(False))
 
 
 def _judge_each(data: Data) -> Evidence:
-    of = lambda kind, most=True: _grows(data, "trident", kind, f"{kind} alone", most)  # noqa: E731
+    def of(kind, most=True):
+        return _grows(data, "trident", kind, f"{kind} alone", most)
+
     none = Check("shaping alone: exponent of K", growth(data, "trident", "shaping"), -0.2, 0.2)
     return Evidence(tuple(c for k in KINDS for c in of(k)), (*of("gradient"), *of("critic", most=False), none))
 
@@ -336,20 +363,49 @@ def draw(data: Data, path: Path) -> None:
 
 
 CLAIMS = (
-    Claim("leak-gradient", "Lemma 1, term 1", "the leak is proportional to eta and to the gradient's bias",
-          _judge_gradient),
-    Claim("leak-bound", "Lemma 1, term 1", "the leak is at most eta beta |grad A_c|", _judge_bound,
-          "eta beta (|grad A_c| + w) for errors of both gradients; w: |step| if projected, |mu grad A_c| with mu"),
-    Claim("leak-critic", "Lemma 1, term 2", "the leak is proportional to the critic's mean squared error",
-          _judge_critic, "to its root mean square"),
-    Claim("leak-shaping", "Lemma 1, term 3", "shaping leaks independently of the step size", _judge_shaping,
-          "in proportion to eta and omega with a multiplier; not at all to first order with a projection"),
+    Claim(
+        "leak-gradient",
+        "Lemma 1, term 1",
+        "the leak is proportional to eta and to the gradient's bias",
+        _judge_gradient,
+    ),
+    Claim(
+        "leak-bound",
+        "Lemma 1, term 1",
+        "the leak is at most eta beta |grad A_c|",
+        _judge_bound,
+        "eta beta (|grad A_c| + w) for errors of both gradients; w: |step| if projected, |mu grad A_c| with mu",
+    ),
+    Claim(
+        "leak-critic",
+        "Lemma 1, term 2",
+        "the leak is proportional to the critic's mean squared error",
+        _judge_critic,
+        "to its root mean square",
+    ),
+    Claim(
+        "leak-shaping",
+        "Lemma 1, term 3",
+        "shaping leaks independently of the step size",
+        _judge_shaping,
+        "in proportion to eta and omega with a multiplier; not at all to first order with a projection",
+    ),
     Claim("leaks-add", "Lemma 1", "the three leaks add", _judge_sum),
     Claim("naive-linear", "section 4", "with all three errors any rule violates in proportion to K", _judge_naive),
-    Claim("one-removed", "appendices B and K", "removing one error leaves growth in proportion to K", _judge_removal,
-          "in most games, but in few of them if it is the gradient's"),
-    Claim("each-leaks", "section 4", "each of the three errors alone makes the violation grow in proportion to K",
-          _judge_each, "the gradient's in most games, the critic's in some; shaping moves the optimum, not the cost"),
-)  # fmt: skip
+    Claim(
+        "one-removed",
+        "appendices B and K",
+        "removing one error leaves growth in proportion to K",
+        _judge_removal,
+        "in most games, but in few of them if it is the gradient's",
+    ),
+    Claim(
+        "each-leaks",
+        "section 4",
+        "each of the three errors alone makes the violation grow in proportion to K",
+        _judge_each,
+        "the gradient's in most games, the critic's in some; shaping moves the optimum, not the cost",
+    ),
+)
 
 EXPERIMENT = Experiment("coupling", "controlled errors and the violations they cause", measure, CLAIMS, draw)

@@ -53,7 +53,10 @@ def pooled_power(x: Sequence[float] | np.ndarray, rows: np.ndarray) -> Power:
     """The exponent of the root mean square over curves (rows), with a jackknife interval: for curves of which single
     ones may change sign or vanish."""
     rows, u = np.asarray(rows, float), np.log(np.asarray(x, float))
-    slope = lambda part: np.polyfit(u, 0.5 * np.log(np.mean(part**2, axis=0)), 1)  # noqa: E731
+
+    def slope(part):
+        return np.polyfit(u, 0.5 * np.log(np.mean(part**2, axis=0)), 1)
+
     value, at_zero = slope(rows)
     left = np.array([slope(np.delete(rows, i, axis=0))[0] for i in range(len(rows))])
     half = t_quantile(len(rows) - 1) * np.sqrt((len(rows) - 1) * left.var())

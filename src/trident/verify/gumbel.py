@@ -74,7 +74,9 @@ def _judge_stgc(data: Data) -> Evidence:
 
 
 def _judge_annealing(data: Data) -> Evidence:
-    growth = lambda floor: limit_order(data["rounds"], data["squares"][str(floor)])  # noqa: E731
+    def growth(floor):
+        return limit_order(data["rounds"], data["squares"][str(floor)])
+
     return Evidence(
         (Check("growth exponent with the floor of 0.1", growth(TAU_MIN), -0.05, 0.05),),
         (
@@ -109,12 +111,27 @@ def draw(data: Data, path: Path) -> None:
 
 
 CLAIMS = (
-    Claim("gs-variance", "section 5.1, appendix C", "the variance of the Gumbel-Softmax gradient grows as 1 / tau^2",
-          _judge_gs, "it grows as 1 / tau"),
-    Claim("stgc-variance", "appendix C, note on variance", "STGC's variance is that at tau0, not exploded by annealing",
-          _judge_stgc, "it grows as 1 / tau as well, by a bounded factor more than plain Gumbel-Softmax"),
-    Claim("annealing", "section 5.1, appendices D and E", "sum over rounds of tau^2 = O(1) for the printed schedule",
-          _judge_annealing, "only without the floor tau_min; with it the sum grows linearly"),
-)  # fmt: skip
+    Claim(
+        "gs-variance",
+        "section 5.1, appendix C",
+        "the variance of the Gumbel-Softmax gradient grows as 1 / tau^2",
+        _judge_gs,
+        "it grows as 1 / tau",
+    ),
+    Claim(
+        "stgc-variance",
+        "appendix C, note on variance",
+        "STGC's variance is that at tau0, not exploded by annealing",
+        _judge_stgc,
+        "it grows as 1 / tau as well, by a bounded factor more than plain Gumbel-Softmax",
+    ),
+    Claim(
+        "annealing",
+        "section 5.1, appendices D and E",
+        "sum over rounds of tau^2 = O(1) for the printed schedule",
+        _judge_annealing,
+        "only without the floor tau_min; with it the sum grows linearly",
+    ),
+)
 
 EXPERIMENT = Experiment("gumbel", "variance of the estimators, and the annealing sum", measure, CLAIMS, draw)

@@ -15,8 +15,12 @@ R2_PHYS, SPEED_WITHOUT_PHYSICS = 0.7, 0.62
 
 
 def measure(seed: int, say: Say) -> Data:
-    better = lambda name: 100.0 * (1.0 - REWARD["TRIDENT"] / REWARD[name])  # noqa: E731
-    fewer = lambda name: 100.0 * (1.0 - TOTAL["TRIDENT"] / TOTAL[name])  # noqa: E731
+    def better(name):
+        return 100.0 * (1.0 - REWARD["TRIDENT"] / REWARD[name])
+
+    def fewer(name):
+        return 100.0 * (1.0 - TOTAL["TRIDENT"] / TOTAL[name])
+
     strongest = max((n for n in REWARD if n != "TRIDENT"), key=lambda n: REWARD[n])
     growth = fit_power(AGENTS, SCALED).exponent
     return {
@@ -56,13 +60,26 @@ def _judge_saving(data: Data) -> Evidence:
 
 
 CLAIMS = (
-    Claim("table-reward", "abstract, table 1", "13.5 % more reward than the strongest unconstrained baseline",
-          _judge_reward, "than MADDPG; the strongest is FACMAC"),
-    Claim("table-violations", "abstract, table 1", "95.5 % fewer violations than MADDPG, 76.3 % fewer than MACPO",
-          _judge_violations),
+    Claim(
+        "table-reward",
+        "abstract, table 1",
+        "13.5 % more reward than the strongest unconstrained baseline",
+        _judge_reward,
+        "than MADDPG; the strongest is FACMAC",
+    ),
+    Claim(
+        "table-violations",
+        "abstract, table 1",
+        "95.5 % fewer violations than MADDPG, 76.3 % fewer than MACPO",
+        _judge_violations,
+    ),
     Claim("table-scaling", "section 6, table 3", "violations grow as N^1.05", _judge_scaling),
-    Claim("table-saving", "appendix F", "R2 = 0.7 saves 3.3 times the samples, seen as 0.62 times the speed without",
-          _judge_saving),
-)  # fmt: skip
+    Claim(
+        "table-saving",
+        "appendix F",
+        "R2 = 0.7 saves 3.3 times the samples, seen as 0.62 times the speed without",
+        _judge_saving,
+    ),
+)
 
 EXPERIMENT = Experiment("arithmetic", "the paper's conclusions from its own tables", measure, CLAIMS)

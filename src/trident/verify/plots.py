@@ -52,8 +52,16 @@ def slope_guide(ax: Any, x: np.ndarray, exponent: float, share: float = 0.04) ->
     x = np.asarray(x, float)
     y = share * (x / x.max()) ** exponent
     ax.plot(x, y, ls="--", lw=1.0, color=QUIET, zorder=0)
-    ax.annotate(f"slope {exponent:g}", (x.min(), y[np.argmin(x)]), color=QUIET, fontsize=8, ha="left", va="bottom",
-                xytext=(0, 2), textcoords="offset points")  # fmt: skip
+    ax.annotate(
+        f"slope {exponent:g}",
+        (x.min(), y[np.argmin(x)]),
+        color=QUIET,
+        fontsize=8,
+        ha="left",
+        va="bottom",
+        xytext=(0, 2),
+        textcoords="offset points",
+    )
 
 
 def temperature_axis(ax: Any, taus: np.ndarray) -> None:

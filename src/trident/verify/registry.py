@@ -21,8 +21,18 @@ from trident.verify.claim import Claim, Experiment
 EXPERIMENTS: tuple[Experiment, ...] = tuple(
     module.EXPERIMENT
     for module in (
-        stgc, gumbel, actor_critic, coupling, safety, single_round, training_curves, shaping, samples, uav_critic,
-        complexity, paper_arithmetic
+        stgc,
+        gumbel,
+        actor_critic,
+        coupling,
+        safety,
+        single_round,
+        training_curves,
+        shaping,
+        samples,
+        uav_critic,
+        complexity,
+        paper_arithmetic,
     )
-)  # fmt: skip
+)
 CLAIMS: tuple[Claim, ...] = tuple(claim for experiment in EXPERIMENTS for claim in experiment.claims)

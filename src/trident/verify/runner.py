@@ -38,9 +38,13 @@ def choose(names: Iterable[str]) -> list[Experiment]:
 
 
 def run(
-    experiments: list[Experiment], seed: int, say: Say, keep: Callable[[Record], None], earlier: Record,
+    experiments: list[Experiment],
+    seed: int,
+    say: Say,
+    keep: Callable[[Record], None],
+    earlier: Record,
     figures: Path | None,
-) -> Record:  # fmt: skip
+) -> Record:
     """Measure, judge and draw one experiment after another; `keep` gets the record after each of them."""
     if not 0 <= seed < 2**31:
         raise TridentError("--seed must be in [0, 2^31)")
@@ -98,10 +102,15 @@ def _check(check: Check) -> Record:
 def evidence_of(row: Record) -> Evidence:
     """What a record says of a claim, as checks again: its verdict can be derived anew."""
     inf = float("inf")
-    read = lambda c: Check(  # noqa: E731
-        c["what"], Estimate(*(float("nan") if v is None else v for v in c["measured"].values())),
-        c["accepted"].get("low", -inf), c["accepted"].get("high", inf),
-    )  # fmt: skip
+
+    def read(c):
+        return Check(
+            c["what"],
+            Estimate(*(float("nan") if v is None else v for v in c["measured"].values())),
+            c["accepted"].get("low", -inf),
+            c["accepted"].get("high", inf),
+        )
+
     return Evidence(tuple(map(read, row["printed"])), tuple(map(read, row["corrected"])), row["missing"])
 
 

@@ -182,7 +182,10 @@ def _judge_rivals(data: Data) -> Evidence:
 
 def _judge_optimum(data: Data) -> Evidence:
     """Print and correction by the same two numbers."""
-    rate = lambda what: fit(data, "1/sqrt(K)", "as analysed", what).exponent  # noqa: E731
+
+    def rate(what):
+        return fit(data, "1/sqrt(K)", "as analysed", what).exponent
+
     last = median_interval(data["constant"]["as analysed"]["last_gap"])
     reached = median_interval(data["nash_gap"]["as analysed"])
     return Evidence(
@@ -212,8 +215,17 @@ def _judge_line_search(data: Data) -> Evidence:
 
 def exponents(data: Data) -> str:
     """Of everyone, with a constant trust region and with delta ~ 1/sqrt(K)."""
-    header = ["update", "delta", "violation: exponent of K", "R2", f"games with at most {STEEP}",
-              "gap to V\\*: exponent", "R2", "gap to its own end: exponent", "R2"]  # fmt: skip
+    header = [
+        "update",
+        "delta",
+        "violation: exponent of K",
+        "R2",
+        f"games with at most {STEEP}",
+        "gap to V\\*: exponent",
+        "R2",
+        "gap to its own end: exponent",
+        "R2",
+    ]
     table = []
     for schedule in ("constant", *data["schedules"]):
         for name in data["constant"] if schedule == "constant" else data["schedules"][schedule]:
@@ -234,8 +246,9 @@ def draw(data: Data, path: Path) -> None:
     def violation(ax: Any) -> None:
         for i, (name, row) in enumerate(data["constant"].items()):
             style = "-" if i < len(COLOURS) else "--"
-            ax.loglog(points, np.mean(row["violation"], axis=0), style, color=COLOURS[i % len(COLOURS)], lw=1.8,
-                      label=name)  # fmt: skip
+            ax.loglog(
+                points, np.mean(row["violation"], axis=0), style, color=COLOURS[i % len(COLOURS)], lw=1.8, label=name
+            )
         slope_guide(ax, points, 1.0, 60.0)
         slope_guide(ax, points, 0.5, 60.0)
         ax.set(title="constant delta: cumulative violation", xlabel="rounds K", ylim=(0.1, 3e5))
@@ -246,8 +259,12 @@ def draw(data: Data, path: Path) -> None:
             for row in data["schedules"]["1/sqrt(K)"][name]["violation"]:
                 ax.loglog(data["horizons"], row, color=COLOURS[0], lw=0.8, alpha=0.6)
             slope_guide(ax, np.array(data["horizons"]), 0.5, 60.0)
-            ax.set(title=f"{name}, 1/sqrt(K): each game", xlabel="rounds K",
-                   ylim=(5e-4, 1e2), ylabel="cumulative violation")  # fmt: skip
+            ax.set(
+                title=f"{name}, 1/sqrt(K): each game",
+                xlabel="rounds K",
+                ylim=(5e-4, 1e2),
+                ylabel="cumulative violation",
+            )
             ax.set_xticks(data["horizons"], [str(h) for h in data["horizons"]])
             ax.minorticks_off()
 
@@ -256,8 +273,9 @@ def draw(data: Data, path: Path) -> None:
     def gap(ax: Any) -> None:
         row = data["constant"]["as analysed"]
         for key, colour, label in (
-            ("gap", COLOURS[5], "to the team optimum"), ("gap_to_own_end", COLOURS[0], "to where it ends")
-        ):  # fmt: skip
+            ("gap", COLOURS[5], "to the team optimum"),
+            ("gap_to_own_end", COLOURS[0], "to where it ends"),
+        ):
             ax.loglog(points, np.mean(np.abs(row[key]), axis=0), color=colour, lw=1.8, label=label)
         slope_guide(ax, points, -0.5, 0.03)
         ax.set(title="as analysed: mean sub-optimality", xlabel="rounds K")
@@ -268,18 +286,39 @@ def draw(data: Data, path: Path) -> None:
 
 
 CLAIMS = (
-    Claim("violation-rate", "Theorem 2, appendix E", "cumulative violation is O(sqrt K)", _judge_violation,
-          "with the line search on the true costs in every game; with linearised costs on average, not in every one"),
-    Claim("rivals", "section 5.2, tables 1 and 2", "a Lagrangian and MACPO violate 5.9 and 4.2 times as much",
-          _judge_rivals, "the Lagrangian does; with exact gradients MACPO's rule violates less, and stalls"),
-    Claim("suboptimality", "Theorem 2, appendix D", "the mean gap to the optimal V* falls as 1 / sqrt K",
-          _judge_optimum, "the gap to the constrained Nash equilibrium reached does; the optimum may be missed"),
-    Claim("proof-schedule", "appendix D, step 3", "with delta ~ 1/K too the mean gap falls as 1 / sqrt K",
-          _judge_proof_schedule),
-    Claim("line-search", "beyond the paper", "TRIDENT's line search on the true costs lets it reach the equilibrium",
-          _judge_line_search),
-)  # fmt: skip
+    Claim(
+        "violation-rate",
+        "Theorem 2, appendix E",
+        "cumulative violation is O(sqrt K)",
+        _judge_violation,
+        "with the line search on the true costs in every game; with linearised costs on average, not in every one",
+    ),
+    Claim(
+        "rivals",
+        "section 5.2, tables 1 and 2",
+        "a Lagrangian and MACPO violate 5.9 and 4.2 times as much",
+        _judge_rivals,
+        "the Lagrangian does; with exact gradients MACPO's rule violates less, and stalls",
+    ),
+    Claim(
+        "suboptimality",
+        "Theorem 2, appendix D",
+        "the mean gap to the optimal V* falls as 1 / sqrt K",
+        _judge_optimum,
+        "the gap to the constrained Nash equilibrium reached does; the optimum may be missed",
+    ),
+    Claim(
+        "proof-schedule",
+        "appendix D, step 3",
+        "with delta ~ 1/K too the mean gap falls as 1 / sqrt K",
+        _judge_proof_schedule,
+    ),
+    Claim(
+        "line-search",
+        "beyond the paper",
+        "TRIDENT's line search on the true costs lets it reach the equilibrium",
+        _judge_line_search,
+    ),
+)
 
-EXPERIMENT = Experiment(
-    "safety", "Theorem 2 on tabular games with a known optimum", measure, CLAIMS, draw, exponents
-)  # fmt: skip
+EXPERIMENT = Experiment("safety", "Theorem 2 on tabular games with a known optimum", measure, CLAIMS, draw, exponents)

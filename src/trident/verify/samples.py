@@ -65,7 +65,10 @@ def draw_sample(lq: System, rng: np.random.Generator, count: int, noise: float) 
     mean = x @ lq.a.T + u @ lq.b.T
     after = mean + noise * w
     reward = -np.sum(x**2, axis=-1) - 0.5 * np.sum(u**2, axis=-1)
-    worth = lambda s: -np.einsum("ni,ij,nj->n", s, lq.value, s)  # noqa: E731
+
+    def worth(s):
+        return -np.einsum("ni,ij,nj->n", s, lq.value, s)
+
     spread = DISCOUNT * noise**2 * np.trace(lq.value)  # E[worth(after)] is this much below worth(mean)
     return Sample(
         np.concatenate([x, u], axis=-1), reward + DISCOUNT * worth(after) + spread, reward + DISCOUNT * worth(mean)
@@ -88,18 +91,27 @@ def measure(seed: int, say: Say) -> Data:
     learned = _networks(lq, seed, test, centre, variance)
     one_step = -np.sum(test.z[:, :2] ** 2, axis=-1) - 0.5 * np.sum(test.z[:, 2:] ** 2, axis=-1)
     return {
-        "r2": list(R2), "sizes": list(SIZES), "least_squares": squares, "left_out": partial, "network": learned,
+        "r2": list(R2),
+        "sizes": list(SIZES),
+        "least_squares": squares,
+        "left_out": partial,
+        "network": learned,
         "definitions": definitions(test.q, one_step),
-    }  # fmt: skip
+    }
 
 
 def definitions(q: np.ndarray, phys: np.ndarray) -> dict[str, float]:
     """Both of the paper's R2 of a one-step closed form: as it is, and scaled as the best linear predictor."""
     slope = np.cov(q, phys)[0, 1] / phys.var(ddof=1)
-    of = lambda p: float(1.0 - np.var(q - p) / np.var(q))  # noqa: E731
+
+    def of(p):
+        return float(1.0 - np.var(q - p) / np.var(q))
+
     return {
-        "variance": of(phys), "correlation": float(np.corrcoef(q, phys)[0, 1] ** 2), "variance_scaled": of(slope * phys)
-    }  # fmt: skip
+        "variance": of(phys),
+        "correlation": float(np.corrcoef(q, phys)[0, 1] ** 2),
+        "variance_scaled": of(slope * phys),
+    }
 
 
 def _monomials(z: np.ndarray) -> np.ndarray:
@@ -146,9 +158,12 @@ def _left_out(lq: System, rng: np.random.Generator, test: Sample, variance: floa
     r2 = [1.0 - np.var(test.q - features[:, order[:known]] @ weights[order[:known]]) / variance for known in KNOWN]
     mean = errors.mean(axis=0)
     return {
-        "known": list(KNOWN), "features": count, "r2": r2,
-        "kept": mean[:, 1] / mean[:, 0], "left_out": mean[:, 2] / mean[:, 0],
-    }  # fmt: skip
+        "known": list(KNOWN),
+        "features": count,
+        "r2": r2,
+        "kept": mean[:, 1] / mean[:, 0],
+        "left_out": mean[:, 2] / mean[:, 0],
+    }
 
 
 def _networks(lq: System, seed: int, test: Sample, centre: float, variance: float) -> Data:
@@ -224,16 +239,21 @@ def _judge_ratio(data: Data) -> Evidence:
         (
             Check("critic, no noise: saving / 5", _scaled(quiet, predicted), 0.67, 1.5),
             Check("critic, noise: saving / 5", _scaled(noisy, predicted), 0.67, 1.5),
-            Check("least squares, noise: saving / 5", exact(saving(data, data["least_squares"]["error"]) / predicted),
-                  0.67, 1.5),
+            Check(
+                "least squares, noise: saving / 5",
+                exact(saving(data, data["least_squares"]["error"]) / predicted),
+                0.67,
+                1.5,
+            ),
         ),
         (
             Check("no noise, same n: error ratio / (1 - R2)", at, 0.4, 1.6),
-            Check("saving / (1 - R2)^(-1/p), p the curve's exponent",
-                  _scaled(quiet, predicted ** (1.0 / rate)), 0.5, 2.0),
+            Check(
+                "saving / (1 - R2)^(-1/p), p the curve's exponent", _scaled(quiet, predicted ** (1.0 / rate)), 0.5, 2.0
+            ),
             Check("least squares, noise: saving", exact(saving(data, data["least_squares"]["error"])), 0.95, 1.05),
         ),
-    )  # fmt: skip
+    )
 
 
 def _scaled(estimate: Estimate, by: float) -> Estimate:
@@ -294,12 +314,27 @@ def draw(data: Data, path: Path) -> None:
 
 
 CLAIMS = (
-    Claim("samples", "Theorem 3, appendix F", "samples needed fall by the factor 1 - R2", _judge_ratio,
-          "the error left by too few samples falls by 1 - R2, which saves (1 - R2)^(-1/p); noise is not reduced"),
-    Claim("dimension", "appendix F, proof", "the effective dimension falls by 1 - R2", _judge_dimension,
-          "it falls with the features that are left out, whatever R2; in the same class it does not change"),
-    Claim("r2-definitions", "appendix F", "1 - Var[Q - Q_phys] / Var[Q] equals the squared correlation",
-          _judge_definitions, "only if Q_phys is scaled as the best linear predictor"),
-)  # fmt: skip
+    Claim(
+        "samples",
+        "Theorem 3, appendix F",
+        "samples needed fall by the factor 1 - R2",
+        _judge_ratio,
+        "the error left by too few samples falls by 1 - R2, which saves (1 - R2)^(-1/p); noise is not reduced",
+    ),
+    Claim(
+        "dimension",
+        "appendix F, proof",
+        "the effective dimension falls by 1 - R2",
+        _judge_dimension,
+        "it falls with the features that are left out, whatever R2; in the same class it does not change",
+    ),
+    Claim(
+        "r2-definitions",
+        "appendix F",
+        "1 - Var[Q - Q_phys] / Var[Q] equals the squared correlation",
+        _judge_definitions,
+        "only if Q_phys is scaled as the best linear predictor",
+    ),
+)
 
 EXPERIMENT = Experiment("samples", "critic error against data, with dialled physics", measure, CLAIMS, draw)

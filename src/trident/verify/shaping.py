@@ -34,9 +34,12 @@ def measure(seed: int, say: Say) -> Data:
         fixed = _fixed_points(seed)
     say("optimal policies of shaped games")
     return {
-        "fixed_point_error": fixed, "shaping": _shaping(seed), "weights": list(WEIGHTS), "games": GAMES,
+        "fixed_point_error": fixed,
+        "shaping": _shaping(seed),
+        "weights": list(WEIGHTS),
+        "games": GAMES,
         "counterexample": counterexample(),
-    }  # fmt: skip
+    }
 
 
 def _fixed_points(seed: int, states: int = 6, actions: int = 3, steps: int = 6000) -> dict[str, float]:
@@ -63,9 +66,13 @@ def _learn(q_phys: Any, moves: Any, reward: Any, steps: int) -> Any:
     fit = physics_value.PhysicsFit(0.0 * one, 0.0 * one, 0.0 * one, one)
     table = jax.tree.map(lambda x: x.astype(jnp.float64), pirc.init(jax.random.key(0), size, 0, (), ()))
     batch = pirc.CriticBatch(
-        x=jnp.eye(size), q_phys=q_phys[:, None], signals=reward[:, None], next_x=moves,
-        next_q_phys=(moves @ q_phys)[:, None], terminated=jnp.zeros(size, bool),
-    )  # fmt: skip
+        x=jnp.eye(size),
+        q_phys=q_phys[:, None],
+        signals=reward[:, None],
+        next_x=moves,
+        next_q_phys=(moves @ q_phys)[:, None],
+        terminated=jnp.zeros(size, bool),
+    )
     descent = optax.sgd(0.9)
 
     def step(carry: Any, _: Any) -> Any:
@@ -82,7 +89,10 @@ def counterexample(weight: float = 0.5) -> Data:
     to the reward, in the residual critic's fixed point, and with a difference of potentials."""
     reward, q_phys = np.array([[1.0, 0.9]]), np.array([[0.0, 1.0]])
     plain = Solver(np.ones((1, 2, 1)), reward[..., None], np.ones(1), DISCOUNT)
-    best = lambda r: int(plain._replace(signals=r[..., None]).best(np.ones(1))[0])  # noqa: E731
+
+    def best(r):
+        return int(plain._replace(signals=r[..., None]).best(np.ones(1))[0])
+
     after = best(reward)
     following = np.zeros((2, 2))
     following[:, after] = 1.0  # the policy that takes the best action ever after
@@ -90,9 +100,11 @@ def counterexample(weight: float = 0.5) -> Data:
         learned = _learn(jnp.asarray(q_phys[0]), jnp.asarray(following), jnp.asarray(reward[0]), 6000)
     potential = np.array([3.0])
     return {
-        "plain": after, "additive": best(reward + weight * q_phys), "residual": int(np.argmax(np.asarray(learned))),
+        "plain": after,
+        "additive": best(reward + weight * q_phys),
+        "residual": int(np.argmax(np.asarray(learned))),
         "potential": best(reward + DISCOUNT * potential[0] - potential[:, None]),
-    }  # fmt: skip
+    }
 
 
 def _shaping(seed: int) -> dict[str, list[int]]:
@@ -166,11 +178,19 @@ def draw(data: Data, path: Path) -> None:
 
 
 CLAIMS = (
-    Claim("residual", "section 5.3, appendix K", "the residual critic keeps the Bellman fixed point, whatever Q_phys",
-          _judge_residual),
-    Claim("shaping", "section 5.3, Lemma 1 term 3", "additive shaping by Q_phys changes the optimal policy",
-          _judge_additive),
+    Claim(
+        "residual",
+        "section 5.3, appendix K",
+        "the residual critic keeps the Bellman fixed point, whatever Q_phys",
+        _judge_residual,
+    ),
+    Claim(
+        "shaping",
+        "section 5.3, Lemma 1 term 3",
+        "additive shaping by Q_phys changes the optimal policy",
+        _judge_additive,
+    ),
     Claim("potential", "appendix K", "potential-based shaping does not", _judge_potential),
-)  # fmt: skip
+)
 
 EXPERIMENT = Experiment("invariance", "fixed points under residual physics and under shaping", measure, CLAIMS, draw)

@@ -106,8 +106,9 @@ def single_rounds(games: list[Game]) -> Data:
     for name, extra in (("slack", 100.0), ("limit", 0.0)):
         cases[name] = [
             Case(whole, d, _limited(g, c + extra), t)
-            for d in DELTAS for g, c, t in zip(games, drawn, starts, strict=True)
-        ]  # fmt: skip
+            for d in DELTAS
+            for g, c, t in zip(games, drawn, starts, strict=True)
+        ]
     found = _play_cases(cases)
     push = found["contraction"]
     rise = {k: (found[k].after - found[k].before).reshape(len(DELTAS), -1).T for k in ("slack", "limit")}
@@ -214,7 +215,10 @@ def _delivered(data: Data, rows: Data, label: str) -> tuple[Check, ...]:
 
 def _judge_recovery(data: Data) -> Evidence:
     ours, printed = data["recovery"]["ours"], data["recovery"]["printed"]
-    ran = lambda rows: Check("share of steps that were recoveries", exact(rows["recovered"]), 1.0, 1.0)  # noqa: E731
+
+    def ran(rows):
+        return Check("share of steps that were recoveries", exact(rows["recovered"]), 1.0, 1.0)
+
     return Evidence(
         (*_delivered(data, printed, "printed step"), ran(printed)), (*_delivered(data, ours, "our step"), ran(ours))
     )
@@ -259,15 +263,24 @@ def draw(data: Data, path: Path) -> None:
             mean = np.mean(data["drift"][key], axis=0)
             ax.loglog(x, mean, "o-", ms=4, color=colour, label=label)
             exponent = fit_power(x, mean).exponent.value
-            ax.annotate(f"exponent {exponent:.2f}", (x[2], mean[2]), xytext=(6, -12), color=colour,
-                        textcoords="offset points", fontsize=8.5)  # fmt: skip
+            ax.annotate(
+                f"exponent {exponent:.2f}",
+                (x[2], mean[2]),
+                xytext=(6, -12),
+                color=colour,
+                textcoords="offset points",
+                fontsize=8.5,
+            )
         ax.set(title="rise of the cost in one round", xlabel="trust region delta")
         ax.legend(loc="upper left")
 
     def factor(ax: Any) -> None:
         alphas = data["alphas"]
-        shown = (("constrained step", data["contraction"]), ("recovery", data["recovery"]["ours"]),
-                 ("printed recovery", data["recovery"]["printed"]))  # fmt: skip
+        shown = (
+            ("constrained step", data["contraction"]),
+            ("recovery", data["recovery"]["ours"]),
+            ("printed recovery", data["recovery"]["printed"]),
+        )
         for i, (name, rows) in enumerate(shown):
             places = np.arange(len(alphas)) + 0.22 * (i - 1)
             for place, found in zip(places, np.array(rows["factor"]), strict=True):
@@ -283,14 +296,34 @@ def draw(data: Data, path: Path) -> None:
 
 
 CLAIMS = (
-    Claim("recovery", "Eq. (5), appendix E", "the recovery step gives the contraction 1 - alpha", _judge_recovery,
-          "a natural step sized by the target does; a fixed rate of 1e-4 does not"),
-    Claim("drift", "appendix E, case A", "the cost of a feasible step drifts by O(delta)", _judge_drift,
-          "the drift is O(sqrt delta); only the rise above the limit is O(delta)"),
-    Claim("budget", "Eq. (4)", "the printed constraint for every agent keeps the team's budget", _judge_sharing,
-          "one budget that the agents share does"),
-    Claim("per-state", "Eq. (3)", "the per-state drift condition is the contraction of the violation",
-          _judge_per_state, "the contraction must be asked of the value"),
-)  # fmt: skip
+    Claim(
+        "recovery",
+        "Eq. (5), appendix E",
+        "the recovery step gives the contraction 1 - alpha",
+        _judge_recovery,
+        "a natural step sized by the target does; a fixed rate of 1e-4 does not",
+    ),
+    Claim(
+        "drift",
+        "appendix E, case A",
+        "the cost of a feasible step drifts by O(delta)",
+        _judge_drift,
+        "the drift is O(sqrt delta); only the rise above the limit is O(delta)",
+    ),
+    Claim(
+        "budget",
+        "Eq. (4)",
+        "the printed constraint for every agent keeps the team's budget",
+        _judge_sharing,
+        "one budget that the agents share does",
+    ),
+    Claim(
+        "per-state",
+        "Eq. (3)",
+        "the per-state drift condition is the contraction of the violation",
+        _judge_per_state,
+        "the contraction must be asked of the value",
+    ),
+)
 
 EXPERIMENT = Experiment("rounds", "single rounds: contraction, recovery, drift, budget", measure, CLAIMS, draw)

@@ -58,10 +58,16 @@ def measure(seed: int, say: Say, relax: bias.Relax = relaxations, modes: tuple[i
         summed = max(_sum_over_modes(relax, seed, m) for m in modes)
         forbidden = max(_forbidden(relax, name) for name in ESTIMATORS)
     return {
-        "taus": list(TAUS), "taus_many": list(TAUS_MANY), "two": two, "masked": masked, "many": many,
-        "agreement": agreement, "forbidden": forbidden, "summed": summed,
+        "taus": list(TAUS),
+        "taus_many": list(TAUS_MANY),
+        "two": two,
+        "masked": masked,
+        "many": many,
+        "agreement": agreement,
+        "forbidden": forbidden,
+        "summed": summed,
         "reference": {"tau0": list(REFERENCES), "bias": reference, "over_predicted": remainder},
-    }  # fmt: skip
+    }
 
 
 def line_sup(relax: bias.Relax, name: str, taus: tuple[float, ...], **where: Any) -> dict[str, list[float]]:
@@ -276,30 +282,60 @@ def draw(data: Data, path: Path) -> None:
     def modes(ax: Any) -> None:
         sizes = list(data["many"])
         for name, colour in zip(ESTIMATORS[:-1], COLOURS, strict=False):
-            found = [np.log2(data["many"][m][name]["cube"]["bias"][-2] / data["many"][m][name]["cube"]["bias"][-1])
-                     for m in sizes]  # fmt: skip
+            found = [
+                np.log2(data["many"][m][name]["cube"]["bias"][-2] / data["many"][m][name]["cube"]["bias"][-1])
+                for m in sizes
+            ]
             ax.plot(sizes, found, "o--" if name == "st" else "o-", ms=5, color=colour)
         ax.set(title="cube: order against the number of modes", xlabel="modes", ylabel="order", ylim=(-0.4, 3.6))
         ax.set_yticks([0, 1, 2, 3])
 
     panels(
-        path, "Theorem 1: bias of the gradient through a discrete choice",
-        [two("linear", "linear objective"), two("square", "square"), two("cube", "cube"), modes], legend=0, columns=2,
-    )  # fmt: skip
+        path,
+        "Theorem 1: bias of the gradient through a discrete choice",
+        [two("linear", "linear objective"), two("square", "square"), two("cube", "cube"), modes],
+        legend=0,
+        columns=2,
+    )
 
 
 CLAIMS = (
-    Claim("gs-order", "Theorem 1, section 5.1", "the Gumbel-Softmax Jacobian has bias O(tau)", _judge_gs,
-          "J1 = 0: O(tau^2) for linear objectives; O(tau) for non-linear ones"),
-    Claim("st-order", "Theorem 1, section 5.1", "straight-through has bias O(1)", _judge_st,
-          "O(1) for non-linear objectives beyond a square (J0 / 2 on a cube); O(tau^2) for linear ones"),
-    Claim("stgc-order", "Theorem 1", "STGC has bias O(tau^2)", _judge_stgc,
-          "as printed O(tau); O(tau^2) with the temperatures in a fixed ratio"),
-    Claim("stgc-bound", "Theorem 1, appendix C", "the bias is at most C tau^2 / tau0", _judge_paper_bound,
-          "the remainder is -tau tau0 J2: it grows with tau0"),
-    Claim("stgc-objective", "Eq. (2), section 5.1", "correcting the Jacobian alone suffices", _judge_objective,
-          "the objective itself must be evaluated at both soft samples"),
+    Claim(
+        "gs-order",
+        "Theorem 1, section 5.1",
+        "the Gumbel-Softmax Jacobian has bias O(tau)",
+        _judge_gs,
+        "J1 = 0: O(tau^2) for linear objectives; O(tau) for non-linear ones",
+    ),
+    Claim(
+        "st-order",
+        "Theorem 1, section 5.1",
+        "straight-through has bias O(1)",
+        _judge_st,
+        "O(1) for non-linear objectives beyond a square (J0 / 2 on a cube); O(tau^2) for linear ones",
+    ),
+    Claim(
+        "stgc-order",
+        "Theorem 1",
+        "STGC has bias O(tau^2)",
+        _judge_stgc,
+        "as printed O(tau); O(tau^2) with the temperatures in a fixed ratio",
+    ),
+    Claim(
+        "stgc-bound",
+        "Theorem 1, appendix C",
+        "the bias is at most C tau^2 / tau0",
+        _judge_paper_bound,
+        "the remainder is -tau tau0 J2: it grows with tau0",
+    ),
+    Claim(
+        "stgc-objective",
+        "Eq. (2), section 5.1",
+        "correcting the Jacobian alone suffices",
+        _judge_objective,
+        "the objective itself must be evaluated at both soft samples",
+    ),
     Claim("romberg", "beyond the paper", "three temperatures: O(tau^3); the sum over modes: no bias", _judge_romberg),
-)  # fmt: skip
+)
 
 EXPERIMENT = Experiment("stgc", "bias of every discrete-gradient estimator against temperature", measure, CLAIMS, draw)

@@ -57,9 +57,15 @@ def evaluate(game: Game, policy: Float[Array, "S A"]) -> Values:
 
 
 def random_game(
-    seed: int, *, states: int = 5, agents: int = 2, modes: int = 3, costs: int = 1, discount: float = 0.9,
+    seed: int,
+    *,
+    states: int = 5,
+    agents: int = 2,
+    modes: int = 3,
+    costs: int = 1,
+    discount: float = 0.9,
     tightness: float = 0.5,
-) -> Game:  # fmt: skip
+) -> Game:
     """Garnet-like: every joint action leads to two or three states; what pays tends to cost. The limit lies the share
     `tightness` of the way from the best unconstrained policy's cost down to the least possible one."""
     rng = np.random.default_rng([seed, states, agents, modes])
@@ -71,8 +77,10 @@ def random_game(
     game = Game(
         jnp.asarray(weights / weights.sum(axis=-1, keepdims=True)),
         jnp.asarray(np.concatenate([reward[..., None], cost], axis=-1)),
-        jnp.asarray(rng.dirichlet(np.ones(states))), jnp.zeros(costs), discount,
-    )  # fmt: skip
+        jnp.asarray(rng.dirichlet(np.ones(states))),
+        jnp.zeros(costs),
+        discount,
+    )
     solver, unit = solver_of(game), np.eye(1 + costs)
     greedy = solver.evaluate(solver.best(unit[0]))[0][1:]
     least = [solver.evaluate(solver.best(-unit[k]))[0][k] for k in range(1, 1 + costs)]
@@ -153,7 +161,10 @@ def product_optimum(best: Optimum, agents: int, modes: int) -> bool:
     apart = np.flatnonzero(first != second)
     if apart.size > 1:
         return False
-    digits = lambda a: np.array(np.unravel_index(a, (modes,) * agents))  # noqa: E731
+
+    def digits(a):
+        return np.array(np.unravel_index(a, (modes,) * agents))
+
     return all(np.sum(digits(first[s]) != digits(second[s])) == 1 for s in apart)
 
 
@@ -167,9 +178,10 @@ def nash_gap(game: Game, pis: np.ndarray) -> float:
         others = [pis[i] if i != agent else np.ones((states, modes)) for i in range(agents)]
         weight = np.asarray(mix([jnp.asarray(p) for p in others]))
         shape = (states, modes**agent, modes, modes ** (agents - 1 - agent))
-        fold = lambda x, shape=shape, weight=weight: np.sum(  # noqa: E731
-            (weight[..., None] * np.asarray(x)).reshape(*shape, x.shape[-1]), axis=(1, 3)
-        )
+
+        def fold(x, shape=shape, weight=weight):
+            return np.sum((weight[..., None] * np.asarray(x)).reshape(*shape, x.shape[-1]), axis=(1, 3))
+
         alone = game._replace(transition=jnp.asarray(fold(game.transition)), signals=jnp.asarray(fold(game.signals)))
         try:
             gains.append(optimum(alone).value - now)

@@ -124,9 +124,14 @@ def play(
 
 
 def update(
-    rule: Rule, game: Game, style: Style, logits: Float[Array, "N S M"], delta: Any, wrong: Injection,
+    rule: Rule,
+    game: Game,
+    style: Style,
+    logits: Float[Array, "N S M"],
+    delta: Any,
+    wrong: Injection,
     multiplier: Float[Array, "K"],
-) -> tuple[Float[Array, "N S M"], Trace]:  # fmt: skip
+) -> tuple[Float[Array, "N S M"], Trace]:
     """One round over all agents."""
     old = jax.nn.softmax(logits, axis=-1)
     truth = evaluate(game, mix(list(old)))
@@ -151,9 +156,18 @@ def update(
 
 
 def _update_agent(
-    rule: Rule, style: Style, agent: Array, logits: Array, pis: Array, visits: Array, advantage: Array,
-    budget: Array, delta: Any, bias: Array, multiplier: Array,
-) -> tuple[Array, Array, Array]:  # fmt: skip
+    rule: Rule,
+    style: Style,
+    agent: Array,
+    logits: Array,
+    pis: Array,
+    visits: Array,
+    advantage: Array,
+    budget: Array,
+    delta: Any,
+    bias: Array,
+    multiplier: Array,
+) -> tuple[Array, Array, Array]:
     shape, theta = logits.shape, logits.ravel()
 
     def value(t: Array) -> Array:
@@ -172,9 +186,9 @@ def _update_agent(
         true, linear = mixing @ (value(t) - now), gradients @ (t - theta)
         return jnp.where((style.searched > 0) | (jnp.arange(len(now)) == 0), true, linear)
 
-    dist = lambda t: HybridDist(  # noqa: E731
-        t.reshape(shape), jnp.zeros((*shape, 0), t.dtype), jnp.zeros((*shape, 0), t.dtype)
-    )
+    def dist(t):
+        return HybridDist(t.reshape(shape), jnp.zeros((*shape, 0), t.dtype), jnp.zeros((*shape, 0), t.dtype))
+
     mask, used, weight = jnp.ones(shape, bool), jnp.ones((shape[1], 0), bool), visits / jnp.sum(visits)
     words = UpdateRule(delta=delta, cg_steps=20, damping=1e-4, recovery=rule.recovery, demands=rule.demands)
     product = fisher_product(dist, theta, mask, used, weight)

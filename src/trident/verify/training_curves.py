@@ -71,11 +71,15 @@ def _fits(path: Path, best: float) -> Data:
     physics = run["config"].get("physics")
     r2 = series(rows, "r2_phys/reward")[1] if any("r2_phys/reward" in r["values"] for r in rows) else None
     return {
-        "algo": run["algo"], "physics": physics, "base_policy": run["config"].get("base_policy"),
-        "episodes": rows[-1]["episodes"], "rounds": rounds[at],
-        "violation": violation[at].T, "gap": gap[at].T,
+        "algo": run["algo"],
+        "physics": physics,
+        "base_policy": run["config"].get("base_policy"),
+        "episodes": rows[-1]["episodes"],
+        "rounds": rounds[at],
+        "violation": violation[at].T,
+        "gap": gap[at].T,
         "r2_phys": None if r2 is None else np.nanmean(r2, axis=0),
-    }  # fmt: skip
+    }
 
 
 # --- judging --------------------------------------------------------------------------------------
@@ -166,8 +170,16 @@ def _shown(data: Data) -> Data:
 
 def exponents(data: Data) -> str:
     """Of every run that is drawn: y ~ K^exponent on logarithms, intervals over seeds."""
-    header = ["run", "seeds", "violation: exponent of K", "R2", "R2 of c sqrt(K)", "gap: exponent of K", "R2",
-              "R2 of c / sqrt(K)"]  # fmt: skip
+    header = [
+        "run",
+        "seeds",
+        "violation: exponent of K",
+        "R2",
+        "R2 of c sqrt(K)",
+        "gap: exponent of K",
+        "R2",
+        "R2 of c / sqrt(K)",
+    ]
     rows = []
     for name, run in _shown(data).items():
         cells = []
@@ -208,19 +220,21 @@ def draw(data: Data, path: Path) -> None:
         return panel
 
     panels(
-        path, "uav-mec, from the committed training records",
+        path,
+        "uav-mec, from the committed training records",
         [curve("violation", "cumulative violation", (1.0, 0.5)), curve("gap", "mean gap to the best known", (-0.5,))],
         legend=1,
-    )  # fmt: skip
+    )
 
 
 CLAIMS = (
-    Claim("uav-violation", "section 6, Theorem 2", "on UAV-MEC c sqrt(K) fits the violation, R2 >= 0.96",
-          _judge_violation),
+    Claim(
+        "uav-violation", "section 6, Theorem 2", "on UAV-MEC c sqrt(K) fits the violation, R2 >= 0.96", _judge_violation
+    ),
     Claim("uav-suboptimality", "section 6, Theorem 2", "the sub-optimality falls as K^-0.51, R2 >= 0.96", _judge_gap),
     Claim("uav-macpo", "table 1", "MACPO violates 4.2 times as much as TRIDENT during training", _judge_macpo),
     Claim("uav-physics", "Theorem 3 on UAV-MEC", "physics saves samples by 1 / (1 - R2)", _judge_physics),
     Claim("uav-r2", "appendix F", "the closed form explains 70 % of the value's variance", _judge_r2),
-)  # fmt: skip
+)
 
 EXPERIMENT = Experiment("curves", "rates on UAV-MEC, from training records", measure, CLAIMS, draw, exponents)

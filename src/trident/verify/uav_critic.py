@@ -97,7 +97,10 @@ def _policy(env: UavMec) -> Any:
         first, second, coin = jax.random.split(key, 3)
         calm, wild = nominal(first, env_state), anything(second, env_state)
         leap = jax.random.bernoulli(coin, RANDOM, calm.mode.shape)
-        pick = lambda a, b: jnp.where(leap.reshape(leap.shape + (1,) * (a.ndim - leap.ndim)), b, a)  # noqa: E731
+
+        def pick(a, b):
+            return jnp.where(leap.reshape(leap.shape + (1,) * (a.ndim - leap.ndim)), b, a)
+
         return jax.tree.map(pick, calm, wild), {}
 
     return act
@@ -124,7 +127,10 @@ def _continue(env: UavMec, key: Any) -> Any:
 
     begin, *keys = jax.random.split(key, 1 + SNAPSHOTS)
     _, (state, obs, action, returns) = jax.lax.scan(later, start(env, begin, TESTS, stagger=False), jnp.stack(keys))
-    flat = lambda x: x.reshape(-1, *x.shape[2:])  # noqa: E731
+
+    def flat(x):
+        return x.reshape(-1, *x.shape[2:])
+
     return *jax.tree.map(flat, (state, obs, action)), jnp.swapaxes(returns, 0, 1).reshape(2, -1)
 
 
@@ -157,7 +163,10 @@ def _learn(rows: Rows, held: Held, key: Any) -> Found:
     phys = jax.vmap(lambda f, parts: physics_value.q_phys(f, parts, gamma), (0, None))
     count = ENVS * STEPS
     seen = [np.add.outer(np.arange(ENVS) >= e, np.arange(STEPS) >= t).reshape(count) == 0 for e, t in PARTS]
-    flat = lambda x: x.reshape(count, x.shape[-1])  # noqa: E731
+
+    def flat(x):
+        return x.reshape(count, x.shape[-1])
+
     now, then = (phys(fit, jax.tree.map(flat, p)) for p in (rows.parts, rows.next_parts))
     x, next_x, signals, use = flat(rows.x), flat(rows.next_x), flat(rows.signals), rows.use.reshape(count)
     adam = optax.adam(RATE)
@@ -179,8 +188,13 @@ def _learn(rows: Rows, held: Held, key: Any) -> Found:
 
     rest = jax.vmap(train)(fit, now, then, jnp.array(seen))
     known = phys(fit, held.parts)[..., 0]
-    both = lambda gap: jnp.mean(gap[0] * gap[1], axis=-1)  # noqa: E731
-    centred = lambda y: y - y.mean(axis=(0, -1), keepdims=True)  # noqa: E731
+
+    def both(gap):
+        return jnp.mean(gap[0] * gap[1], axis=-1)
+
+    def centred(y):
+        return y - y.mean(axis=(0, -1), keepdims=True)
+
     variance = both(centred(held.returns))
     left = held.returns[:, None] - known
     return Found(both(left - rest) / variance, 1.0 - both(centred(left)) / variance)
@@ -189,7 +203,10 @@ def _learn(rows: Rows, held: Held, key: Any) -> Found:
 def _fit(rows: Rows, envs: int, steps: int) -> physics_value.PhysicsFit:
     """Weights of the closed form from what the critics see, and nothing else."""
     gamma = jnp.array([DISCOUNT])
-    of = lambda x: jnp.swapaxes(x[:envs, :steps], 0, 1)  # noqa: E731
+
+    def of(x):
+        return jnp.swapaxes(x[:envs, :steps], 0, 1)
+
     signals, ended, parts = of(rows.signals), of(~rows.use), jax.tree.map(of, rows.parts)
     unit = physics_value.spread(signals, ended, gamma)
     return physics_value.fit_physics(physics_value.fit_sums(signals, ended, parts, gamma), unit, gamma)
@@ -248,8 +265,15 @@ def draw(data: Data, path: Path) -> None:
 
     def ratio(ax: Any) -> None:
         found = error["with physics"] / error["without"]
-        ax.loglog(sizes, np.exp(np.log(np.maximum(found, 1e-3)).mean(axis=0)), "o-", ms=4, color=COLOURS[0], lw=2,
-                  label="measured")  # fmt: skip
+        ax.loglog(
+            sizes,
+            np.exp(np.log(np.maximum(found, 1e-3)).mean(axis=0)),
+            "o-",
+            ms=4,
+            color=COLOURS[0],
+            lw=2,
+            label="measured",
+        )
         ax.loglog(sizes, found.T, color=COLOURS[0], lw=0.7, alpha=0.6)
         ax.loglog(sizes, 1.0 - r2, "--", color=COLOURS[1], label="1 - R2 of the closed form")
         by_size(ax, "error with physics / without", "")
@@ -258,9 +282,15 @@ def draw(data: Data, path: Path) -> None:
 
 
 CLAIMS = (
-    Claim("uav-samples", "Theorem 3 on UAV-MEC", "to a given critic error physics saves samples by 1 / (1 - R2)",
-          _judge, "by more than that; the error at equal n falls less"),
-)  # fmt: skip
+    Claim(
+        "uav-samples",
+        "Theorem 3 on UAV-MEC",
+        "to a given critic error physics saves samples by 1 / (1 - R2)",
+        _judge,
+        "by more than that; the error at equal n falls less",
+    ),
+)
 
-EXPERIMENT = Experiment("uav-critic", "critic error against data on UAV-MEC, with physics and without", measure, CLAIMS,
-                        draw)  # fmt: skip
+EXPERIMENT = Experiment(
+    "uav-critic", "critic error against data on UAV-MEC, with physics and without", measure, CLAIMS, draw
+)

@@ -126,7 +126,9 @@ def returning(**fields):
 
 
 def suggesting(preference, unit):
-    base_policy = lambda obs: BaseAction(jnp.full(2, preference), jnp.full((2, 1), unit))  # noqa: E731
+    def base_policy(obs):
+        return BaseAction(jnp.full(2, preference), jnp.full((2, 1), unit))
+
     return Physics(signals, lambda s, a: s, nominal, base_policy)
 
 

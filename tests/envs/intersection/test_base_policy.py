@@ -38,7 +38,10 @@ def test_it_drives_like_nominal_but_more_carefully(drives):
     _, (alone, fleet, driving, _, _) = drives
     on_road = np.asarray(driving)
     assert (np.asarray(alone.mode) == np.asarray(fleet.mode))[on_road].mean() > 0.999
-    push = lambda a: np.asarray(a.params[..., 0] - jnp.maximum(a.params[..., 1], 0.0))[on_road]  # noqa: E731
+
+    def push(a):
+        return np.asarray(a.params[..., 0] - jnp.maximum(a.params[..., 1], 0.0))[on_road]
+
     mine, its = push(alone), push(fleet)
     assert (mine < its + 0.5).all()
     assert (np.abs(mine - its) < 0.5).mean() > 0.8

@@ -264,7 +264,10 @@ def test_references_rank_as_they_should(bench):
                 running &= ~np.asarray(out.terminated | out.truncated)
             assert not running.any()
         scores[name] = summarise(bench.env.spec, totals)
-    at = lambda name, metric: scores[name][f"metric/{metric}"]  # noqa: E731
+
+    def at(name, metric):
+        return scores[name][f"metric/{metric}"]
+
     assert at("aim", "collisions") == at("all-stop", "collisions") == 0
     assert at("aim", "arrived") == 1.0
     assert at("aim", "off_lane") == 0.0

@@ -132,9 +132,15 @@ def test_the_change_is_the_least_that_keeps_the_distance():
     n = jnp.arange(8)
     on = (n == 0) | (n == 4)  # both from the south
     state = state._replace(
-        phase=jnp.where(on, DRIVING, 2), lane=n * 0, movement=n * 0 + 1, x=jnp.full(8, 1.6), e=jnp.zeros(8),
-        s=jnp.where(n == 0, -30.0, -44.0), y=jnp.where(n == 0, -44.4, -58.4), speed=jnp.where(n == 4, 8.0, 0.0),
-    )  # fmt: skip
+        phase=jnp.where(on, DRIVING, 2),
+        lane=n * 0,
+        movement=n * 0 + 1,
+        x=jnp.full(8, 1.6),
+        e=jnp.zeros(8),
+        s=jnp.where(n == 0, -30.0, -44.0),
+        y=jnp.where(n == 0, -44.4, -58.4),
+        speed=jnp.where(n == 4, 8.0, 0.0),
+    )
     shield = jax.jit(env.shield)
     room = (14.0 - c.spacing) / 1.05
     fastest = np.sqrt(0.3**2 + 12.0 * (room - 0.4)) - 0.3

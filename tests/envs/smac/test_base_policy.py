@@ -132,9 +132,11 @@ def test_nobody_backs_off_while_another_in_sight_reaches_as_far():
     alone = np.isin(np.arange(roster.size), [ours, *theirs.values()])
     x = units.x.at[ours].set(10.0).at[theirs["zealot"]].set(11.5).at[theirs["stalker"]].set(15.0)
     near = units._replace(
-        x=x, y=jnp.full_like(units.y, 16.0), cooldown=jnp.full_like(units.cooldown, 12.0),
+        x=x,
+        y=jnp.full_like(units.y, 16.0),
+        cooldown=jnp.full_like(units.cooldown, 12.0),
         health=jnp.where(alone, units.health, 0.0),
-    )  # fmt: skip
+    )
     assert chosen(env, near)[ours] >= FIRST_TARGET
     mode, offset = suggested(env, near._replace(health=near.health.at[theirs["stalker"]].set(0.0)))
     assert mode[ours] == WEST

@@ -16,11 +16,16 @@ HARD = {  # steps, the most there is to earn, spawn points, where the enemy atta
     "corridor": (400, 1280, (19.04, 19.12), (27.91, 28.24), (4.47, 4.33), {"zealot": 6}, {"zergling": 24}),
     "6h_vs_8z": (150, 1480, (14.60, 9.49), (14.41, 16.76), (14.60, 9.49), {"hydralisk": 6}, {"zealot": 8}),
     "MMM2": (
-        180, 1205, WEST, EAST, WEST,
-        {"medivac": 1, "marauder": 2, "marine": 7}, {"medivac": 1, "marauder": 3, "marine": 8},
+        180,
+        1205,
+        WEST,
+        EAST,
+        WEST,
+        {"medivac": 1, "marauder": 2, "marine": 7},
+        {"medivac": 1, "marauder": 3, "marine": 8},
     ),
     "27m_vs_30m": (180, 1850, WEST, EAST, WEST, {"marine": 27}, {"marine": 30}),
-}  # fmt: skip
+}
 STATS = {  # health, shield, armour, damage, attacks, bonus, period, reach, speed, radius, damage per s
     "marine": (45, 0, 0, 6, 1, 0, 0.861, 5, 2.25, 0.375, 6.97),
     "marauder": (125, 0, 1, 10, 1, 10, 1.5, 6, 2.25, 0.5625, 6.67),

@@ -117,10 +117,17 @@ def test_agrees_with_numpy_tick_by_tick():
 # --- duels ----------------------------------------------------------------------------------------
 
 DUELS = [
-    ("marine", "marine"), ("marauder", "marauder"), ("stalker", "stalker"), ("stalker", "zealot"),
-    ("zealot", "stalker"), ("zealot", "zealot"), ("zealot", "zergling"), ("zergling", "zealot"),
-    ("hydralisk", "zealot"), ("zealot", "hydralisk"),
-]  # fmt: skip
+    ("marine", "marine"),
+    ("marauder", "marauder"),
+    ("stalker", "stalker"),
+    ("stalker", "zealot"),
+    ("zealot", "stalker"),
+    ("zealot", "zealot"),
+    ("zealot", "zergling"),
+    ("zergling", "zealot"),
+    ("hydralisk", "zealot"),
+    ("zealot", "hydralisk"),
+]
 
 
 def test_time_to_kill_of_every_duel():
@@ -263,7 +270,9 @@ def fair(name):
     config = fair_map(army)
 
     def run(orders, units):
-        step = lambda units, _: (tick(config, (True, True), orders, units)[0], None)  # noqa: E731
+        def step(units, _):
+            return (tick(config, (True, True), orders, units)[0], None)
+
         return jax.lax.scan(step, units, None, length=ticks)[0]
 
     return config, jax.jit(jax.vmap(run))

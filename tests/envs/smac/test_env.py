@@ -21,9 +21,16 @@ from trident.types import HybridAction
 ALLIES = (("medivac", 1), ("marauder", 1), ("stalker", 2), ("zealot", 2))
 ENEMIES = (("medivac", 1), ("marine", 4), ("zealot", 3))
 FIELD = Map(
-    ALLIES, ENEMIES, 40, (13.0, 15.0), (18.0, 19.0), (13.0, 8.0), arena=(1.0, 1.0, 31.0, 31.0),
-    walls=((11.0, 13.0, -1.0, 1.0), (15.0, 13.0, 1.0, -1.0)), diagonal=(-10.0, 13.0),
-)  # fmt: skip
+    ALLIES,
+    ENEMIES,
+    40,
+    (13.0, 15.0),
+    (18.0, 19.0),
+    (13.0, 8.0),
+    arena=(1.0, 1.0, 31.0, 31.0),
+    walls=((11.0, 13.0, -1.0, 1.0), (15.0, 13.0, 1.0, -1.0)),
+    diagonal=(-10.0, 13.0),
+)
 MIXED = SmacConfig(map=FIELD, safe=True)
 ENV = Smac(MIXED)
 ROSTER, A = MIXED.roster, MIXED.roster.allies

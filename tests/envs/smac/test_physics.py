@@ -164,6 +164,9 @@ def test_a_healer_pays_for_its_own_beam_and_the_enemys_does_not():
 def test_a_march_towards_the_enemy_is_worth_more_than_one_away():
     env = Smac(MEDICS)
     array = env.reset(jax.random.key(0))[1].state
-    go = lambda mode: HybridAction(jnp.full(3, mode, jnp.int32), jnp.zeros((3, 2)))  # noqa: E731
+
+    def go(mode):
+        return HybridAction(jnp.full(3, mode, jnp.int32), jnp.zeros((3, 2)))
+
     stop, east, west = (float(env.physics.signals(array, go(mode))[0]) for mode in (1, 4, 5))
     assert east > 1.05 * stop > 1.1 * west

@@ -15,7 +15,10 @@ from trident.simulation.evaluate import evaluate, summarise
 
 def score(config, policy, episodes):
     env = Smac(config)
-    act = lambda key, state, _: (env.scripted[policy](key, state), {})  # noqa: E731
+
+    def act(key, state, _):
+        return (env.scripted[policy](key, state), {})
+
     sums = jax.jit(lambda key: evaluate(env, act, key, episodes))(jax.random.key(0))
     return summarise(env.spec, jax.device_get(sums))
 

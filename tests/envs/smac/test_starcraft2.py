@@ -29,17 +29,26 @@ CONFIG = SmacConfig(map="2s3z", safe=True)
 
 def unit(tag, kind, x, y, health, shield=0.0, cooldown=0.0, energy=0.0):
     return SimpleNamespace(
-        owner=1 if kind > 1000 else 2, tag=tag, unit_type=kind, pos=SimpleNamespace(x=x, y=y), health=health,
-        shield=shield, weapon_cooldown=cooldown, energy=energy,
-    )  # fmt: skip
+        owner=1 if kind > 1000 else 2,
+        tag=tag,
+        unit_type=kind,
+        pos=SimpleNamespace(x=x, y=y),
+        health=health,
+        shield=shield,
+        weapon_cooldown=cooldown,
+        energy=energy,
+    )
 
 
 def armies():
     """As the game lists them: in no order. Allied types are the map's own, 1970 (stalker) and 1971 (zealot)."""
     ours = [
-        unit(11, 1971, 9.0, 15.0, 100, 50), unit(12, 1970, 8.0, 16.0, 80, 80, cooldown=5.0),
-        unit(13, 1971, 9.0, 17.0, 100, 50), unit(14, 1970, 7.5, 16.0, 80, 80), unit(15, 1971, 10.0, 16.0, 100, 50),
-    ]  # fmt: skip
+        unit(11, 1971, 9.0, 15.0, 100, 50),
+        unit(12, 1970, 8.0, 16.0, 80, 80, cooldown=5.0),
+        unit(13, 1971, 9.0, 17.0, 100, 50),
+        unit(14, 1970, 7.5, 16.0, 80, 80),
+        unit(15, 1971, 10.0, 16.0, 100, 50),
+    ]
     theirs = [
         unit(20 + k, kind, 13.0 + k, 16.0, 80 if kind == 74 else 100, 50) for k, kind in enumerate((73, 74, 73, 74, 73))
     ]
@@ -93,13 +102,18 @@ def test_commands(scene):
 
 
 def test_messages_have_the_protocols_names():
-    make = lambda **fields: fields  # noqa: E731
+    def make(**fields):
+        return fields
+
     raw = SimpleNamespace(ActionRaw=make, ActionRawUnitCommand=make)
     protocol = raw, SimpleNamespace(Point2D=make), SimpleNamespace(Action=make)
     order = to_message(Command(16, 7, point=(1.0, 2.0)), *protocol)["action_raw"]["unit_command"]
     assert order == {
-        "ability_id": 16, "unit_tags": [7], "queue_command": False, "target_world_space_pos": {"x": 1.0, "y": 2.0}
-    }  # fmt: skip
+        "ability_id": 16,
+        "unit_tags": [7],
+        "queue_command": False,
+        "target_world_space_pos": {"x": 1.0, "y": 2.0},
+    }
     order = to_message(Command(23, 7, target=9, queued=True), *protocol)["action_raw"]["unit_command"]
     assert order == {"ability_id": 23, "unit_tags": [7], "queue_command": True, "target_unit_tag": 9}
 
@@ -180,7 +194,10 @@ class StarCraft2Env:
 @pytest.fixture
 def protocol(monkeypatch):
     """The protocol's modules, with messages that are dictionaries."""
-    make = lambda **fields: fields  # noqa: E731
+
+    def make(**fields):
+        return fields
+
     names = {"raw": ["ActionRaw", "ActionRawUnitCommand"], "common": ["Point2D"], "sc2api": ["Action", "RequestAction"]}
     for name in ("s2clientprotocol", *(f"s2clientprotocol.{part}_pb2" for part in names)):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))

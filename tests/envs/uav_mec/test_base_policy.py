@@ -55,7 +55,10 @@ def test_an_idle_uav_leans_half_way_to_the_nearest_full_one():
     c = UavMecConfig()
     near, far, half_empty = ([x / (2 * c.sight), 0.0, load, 1.0] for x, load in ((100, 1.0), (-200, 1.0), (20, 0.5)))
     goal, fleet = jnp.array([[0.0, 40.0]]), jnp.array([half_empty, near, far])
-    aim = lambda load, fleet: np.asarray(lean(c, jnp.array([load]), goal, fleet))  # noqa: E731
+
+    def aim(load, fleet):
+        return np.asarray(lean(c, jnp.array([load]), goal, fleet))
+
     np.testing.assert_allclose(aim(0.0, fleet), [[50.0, 20.0]], rtol=1e-5)
     np.testing.assert_allclose(aim(0.5 * c.capacity, fleet), [[25.0, 30.0]], rtol=1e-5)
     for unmoved in (aim(float(c.capacity), fleet), aim(0.0, fleet[:1]), aim(0.0, fleet[1:] * jnp.array([1, 1, 1, 0]))):

@@ -159,10 +159,18 @@ def timestep_shape(spec: EnvSpec) -> TimeStep:
         return jax.ShapeDtypeStruct(shape, bool)
 
     return TimeStep(
-        obs=number(agents, spec.obs_dim), state=number(spec.state_dim), mode_mask=flag(agents, spec.action.num_modes),
-        alive=flag(agents), reward=number(), cost=number(costs), margin=number(costs), terminated=flag(),
-        truncated=flag(), metrics={m.name: number() for m in spec.metrics}, cost_attribution=flag(agents, costs),
-    )  # fmt: skip
+        obs=number(agents, spec.obs_dim),
+        state=number(spec.state_dim),
+        mode_mask=flag(agents, spec.action.num_modes),
+        alive=flag(agents),
+        reward=number(),
+        cost=number(costs),
+        margin=number(costs),
+        terminated=flag(),
+        truncated=flag(),
+        metrics={m.name: number() for m in spec.metrics},
+        cost_attribution=flag(agents, costs),
+    )
 
 
 def timestep_faults(name: str, spec: EnvSpec, out: Any) -> Iterator[str]:

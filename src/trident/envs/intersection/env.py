@@ -111,10 +111,26 @@ def initial_traffic(config: IntersectionConfig, key: Key) -> Traffic:
     s, zero = jnp.full(n, -c.approach), jnp.zeros(n)
     x, y, heading = place(c, s, zero, zero, path_of(lane, movement))
     t = Traffic(
-        x=x, y=y, heading=heading, cos=zero, sin=zero + 1.0, speed=zero, steer=zero, s=s, e=zero, error=zero, lane=lane,
-        phase=jnp.full(n, WAITING, jnp.int32), movement=movement, arrival=arrival, entry=entry,
-        request=zero + LATER, commit=zero + LATER, halted=jnp.zeros(n, bool), clock=jnp.zeros((), jnp.int32),
-    )  # fmt: skip
+        x=x,
+        y=y,
+        heading=heading,
+        cos=zero,
+        sin=zero + 1.0,
+        speed=zero,
+        steer=zero,
+        s=s,
+        e=zero,
+        error=zero,
+        lane=lane,
+        phase=jnp.full(n, WAITING, jnp.int32),
+        movement=movement,
+        arrival=arrival,
+        entry=entry,
+        request=zero + LATER,
+        commit=zero + LATER,
+        halted=jnp.zeros(n, bool),
+        clock=jnp.zeros((), jnp.int32),
+    )
     return admit(c, t, arrival <= 0.0)
 
 
@@ -258,7 +274,10 @@ class Intersection:
             metrics=METRICS,
         )
         self.physics = build_physics(config)
-        nominal = lambda key, state: self.physics.nominal(pack(config, state))  # noqa: E731
+
+        def nominal(key, state):
+            return self.physics.nominal(pack(config, state))
+
         self.scripted = scripted.policies(config) | {"nominal": nominal}
         if config.steering == "lane":
             suggest = partial(base_policy, config, self.spec.action)

@@ -58,9 +58,17 @@ def draw(config: IntersectionConfig, where: Figure | Axes, states: Traffic, chan
     where.clear()
     where.patch.set_facecolor("white")
     grid = where.add_gridspec(
-        3, 2, width_ratios=[1.12, 1.0], height_ratios=[1.0, 0.8, 1.0], wspace=0.16, hspace=0.62,
-        left=0.015, right=0.975, top=0.93, bottom=0.115,
-    )  # fmt: skip
+        3,
+        2,
+        width_ratios=[1.12, 1.0],
+        height_ratios=[1.0, 0.8, 1.0],
+        wspace=0.16,
+        hspace=0.62,
+        left=0.015,
+        right=0.975,
+        top=0.93,
+        bottom=0.115,
+    )
     draw_map(config, where.add_subplot(grid[:, 0]), states, box, stop[-1], gap[-1], changed)
     time = np.asarray(states.clock) * config.step
     draw_speeds(config, where.add_subplot(grid[0, 1]), states, time)
@@ -98,9 +106,16 @@ def draw_map(
     gaps = ((TIGHT, "will meet within 0.5 s"), (CLOSE, "within 1.5 s"))
     keys += [Line2D([], [], color=colour, lw=2, ls=":", label=name) for colour, name in gaps]
     ax.legend(
-        handles=keys, loc="upper center", bbox_to_anchor=(0.5, -0.005), ncols=4, fontsize=7.5, frameon=False,
-        handlelength=1.3, columnspacing=1.1, handletextpad=0.8,
-    )  # fmt: skip
+        handles=keys,
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.005),
+        ncols=4,
+        fontsize=7.5,
+        frameon=False,
+        handlelength=1.3,
+        columnspacing=1.1,
+        handletextpad=0.8,
+    )
     scale_bar(ax, "m", INK)
 
 
@@ -144,9 +159,15 @@ def draw_vehicle(c: IntersectionConfig, ax: Axes, now: Traffic, box: Any, i: int
     if shielded:
         ax.scatter(x, y, s=260, facecolors="none", edgecolors=SHIELD, linewidths=2.0, zorder=7)
     ax.annotate(
-        agent_name(i), (x - 4.6 * sin, y + 4.6 * cos), ha="center", va="center", fontsize=7.5, color=INK, weight="bold",
+        agent_name(i),
+        (x - 4.6 * sin, y + 4.6 * cos),
+        ha="center",
+        va="center",
+        fontsize=7.5,
+        color=INK,
+        weight="bold",
         zorder=8,
-    )  # fmt: skip
+    )
 
 
 def draw_gap_links(ax: Axes, now: Traffic, box: Any, gap: np.ndarray) -> None:
@@ -161,9 +182,15 @@ def draw_gap_links(ax: Axes, now: Traffic, box: Any, gap: np.ndarray) -> None:
         if strong:
             label = f"{gap[i, j]:.1f} s".replace("-0.0", "0.0")
             ax.annotate(
-                label, ends.mean(0), fontsize=7, color="white", ha="center", va="center", zorder=9,
+                label,
+                ends.mean(0),
+                fontsize=7,
+                color="white",
+                ha="center",
+                va="center",
+                zorder=9,
                 bbox={"boxstyle": "round,pad=0.2", "fc": colour, "ec": "none"},
-            )  # fmt: skip
+            )
 
 
 def gap_colour(gap: float) -> str:

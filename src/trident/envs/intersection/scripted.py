@@ -110,7 +110,10 @@ def reserve(
     lead = since.T + BUFFER - until
     before = rel.meets & (order[None, :] < order[:, None])
     lead = jnp.where(before, lead, -FAR)
-    sweep = lambda _, times: jnp.maximum(soonest, (times[None, :] + lead).max(1))  # noqa: E731
+
+    def sweep(_, times):
+        return jnp.maximum(soonest, (times[None, :] + lead).max(1))
+
     return jax.lax.fori_loop(0, n, sweep, soonest)
 
 

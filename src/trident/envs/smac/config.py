@@ -54,8 +54,15 @@ MAPS: dict[str, Map] = {
     "3s5z_vs_3s6z": Map((("stalker", 3), ("zealot", 5)), (("stalker", 3), ("zealot", 6)), 170),
     # Two basins joined by a gap four units wide; the zerglings' way to the attack point leads through it.
     "corridor": Map(
-        (("zealot", 6),), (("zergling", 24),), 400, (19.04, 19.12), (27.91, 28.24), (4.47, 4.33),
-        arena=(1.0, 1.0, 31.0, 31.0), walls=((11.0, 13.0, -1.0, 1.0), (15.0, 13.0, 1.0, -1.0)), diagonal=(-10.0, 13.0),
+        (("zealot", 6),),
+        (("zergling", 24),),
+        400,
+        (19.04, 19.12),
+        (27.91, 28.24),
+        (4.47, 4.33),
+        arena=(1.0, 1.0, 31.0, 31.0),
+        walls=((11.0, 13.0, -1.0, 1.0), (15.0, 13.0, 1.0, -1.0)),
+        diagonal=(-10.0, 13.0),
     ),
     "6h_vs_8z": Map(
         (("hydralisk", 6),), (("zealot", 8),), 150, (14.60, 9.49), (14.41, 16.76), arena=(0.0, 0.0, 32.0, 32.0)
@@ -64,7 +71,7 @@ MAPS: dict[str, Map] = {
         (("medivac", 1), ("marauder", 2), ("marine", 7)), (("medivac", 1), ("marauder", 3), ("marine", 8)), 180
     ),
     "27m_vs_30m": Map((("marine", 27),), (("marine", 30),), 180),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)

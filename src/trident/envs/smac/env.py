@@ -271,9 +271,17 @@ def reward_and_costs(config: SmacConfig, before: Units, state: SmacState) -> Tim
     keep = 3 if c.safe else 0
     nothing = jnp.zeros(0)
     return TimeStep(
-        obs=nothing, state=nothing, mode_mask=nothing, alive=alive[:a], reward=reward, cost=cost[:keep],
-        margin=margin[:keep], terminated=over, truncated=(state.t >= c.field.limit) & ~over, metrics=values,
-    )  # fmt: skip
+        obs=nothing,
+        state=nothing,
+        mode_mask=nothing,
+        alive=alive[:a],
+        reward=reward,
+        cost=cost[:keep],
+        margin=margin[:keep],
+        terminated=over,
+        truncated=(state.t >= c.field.limit) & ~over,
+        metrics=values,
+    )
 
 
 # --- the environment ------------------------------------------------------------------------------
@@ -303,8 +311,13 @@ class Smac:
         )
         suggest = partial(base_policy, config, self.action.num_modes)
         self.physics = replace(build_physics(config, self.action.num_modes), base_policy=suggest)
-        nominal = lambda key, state: self.physics.nominal(pack(config, state.units, state.t))  # noqa: E731
-        follow_base = lambda key, state: follow(self.action, suggest, self._look(state.units, state.t)[0])  # noqa: E731
+
+        def nominal(key, state):
+            return self.physics.nominal(pack(config, state.units, state.t))
+
+        def follow_base(key, state):
+            return follow(self.action, suggest, self._look(state.units, state.t)[0])
+
         self.scripted = scripted.policies(config, self.action) | {"nominal": nominal, "base-policy": follow_base}
 
     def reset(self, key: Key) -> tuple[SmacState, TimeStep]:

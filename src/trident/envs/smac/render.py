@@ -41,9 +41,17 @@ def draw(config: SmacConfig, where: Figure | Axes, states) -> None:
     where.clear()
     where.patch.set_facecolor(PAPER)
     grid = where.add_gridspec(
-        2, 2, width_ratios=[2.35, 1.0], height_ratios=[1.0, 1.0], wspace=0.2, hspace=0.42,
-        left=0.015, right=0.975, top=0.92, bottom=0.115,
-    )  # fmt: skip
+        2,
+        2,
+        width_ratios=[2.35, 1.0],
+        height_ratios=[1.0, 1.0],
+        wspace=0.2,
+        hspace=0.42,
+        left=0.015,
+        right=0.975,
+        top=0.92,
+        bottom=0.115,
+    )
     draw_field(config, where.add_subplot(grid[:, 0]), states)
     draw_pools(config, where.add_subplot(grid[0, 1]), states)
     draw_counts(config, where.add_subplot(grid[1, 1]), states)
@@ -78,17 +86,29 @@ def draw_field(config: SmacConfig, ax: Axes, states) -> None:
     ax.set_title(title + verdict, loc="left", fontsize=10, color=colour)
     keys = _keys(config)
     ax.legend(
-        handles=keys, loc="upper center", bbox_to_anchor=(0.5, -0.005), ncols=-(-len(keys) // 2), fontsize=7.5,
-        frameon=False, labelcolor=INK, handlelength=1.3, columnspacing=1.2,
-    )  # fmt: skip
+        handles=keys,
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.005),
+        ncols=-(-len(keys) // 2),
+        fontsize=7.5,
+        frameon=False,
+        labelcolor=INK,
+        handlelength=1.3,
+        columnspacing=1.2,
+    )
     scale_bar(ax, "grid units", INK)
 
 
 def _keys(config: SmacConfig) -> list[Line2D]:
     """What the field's signs mean."""
     roster = config.roster
-    line = lambda text, colour, width: Line2D([], [], color=colour, lw=width, label=text)  # noqa: E731
-    dot = lambda text, **look: Line2D([], [], ls="", label=text, **look)  # noqa: E731
+
+    def line(text, colour, width):
+        return Line2D([], [], color=colour, lw=width, label=text)
+
+    def dot(text, **look):
+        return Line2D([], [], ls="", label=text, **look)
+
     keys = [
         dot("ally", marker="o", mfc=ALLY, mec="white", ms=6),
         dot("enemy", marker="o", mfc=ENEMY, mec="white", ms=6),
@@ -196,9 +216,19 @@ def _offsets(config: SmacConfig, ax: Axes, now) -> None:
     if not shown.any():
         return
     ax.quiver(
-        units.x[:a][shown], units.y[:a][shown], now.offset[shown, 0], now.offset[shown, 1], angles="xy",
-        scale_units="xy", scale=1.0, color=OFFSET, width=0.0032, headwidth=4.5, headlength=5, zorder=5.5,
-    )  # fmt: skip
+        units.x[:a][shown],
+        units.y[:a][shown],
+        now.offset[shown, 0],
+        now.offset[shown, 1],
+        angles="xy",
+        scale_units="xy",
+        scale=1.0,
+        color=OFFSET,
+        width=0.0032,
+        headwidth=4.5,
+        headlength=5,
+        zorder=5.5,
+    )
 
 
 def _bodies(config: SmacConfig, ax: Axes, units: Units) -> None:

@@ -28,8 +28,14 @@ from trident.types import HybridAction, TimeStep
 
 ABILITIES = {"stop": 4, "move": 16, "attack": 23, "heal": 386}
 ENEMY_KINDS = {
-    48: "marine", 51: "marauder", 54: "medivac", 73: "zealot", 74: "stalker", 105: "zergling", 107: "hydralisk"
-}  # fmt: skip
+    48: "marine",
+    51: "marauder",
+    54: "medivac",
+    73: "zealot",
+    74: "stalker",
+    105: "zergling",
+    107: "hydralisk",
+}
 """The game's unit types. The maps' own allied types have other numbers: `ally_kinds`."""
 LEAST_OFFSET = 0.05
 """Grid units below which an attack is not interrupted for repositioning."""

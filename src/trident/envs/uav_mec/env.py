@@ -284,8 +284,13 @@ class UavMec:
         )
         suggest = partial(base_policy, config, self.spec.action)
         self.physics = replace(build_physics(config), base_policy=suggest, bulk=bulk_physics(config))
-        nominal = lambda key, state: self.physics.nominal(pack(config, state))  # noqa: E731
-        follow_base = lambda key, state: follow(self.spec.action, suggest, observe(config, state))  # noqa: E731
+
+        def nominal(key, state):
+            return self.physics.nominal(pack(config, state))
+
+        def follow_base(key, state):
+            return follow(self.spec.action, suggest, observe(config, state))
+
         self.scripted = scripted.policies(config) | {"nominal": nominal, "base-policy": follow_base}
         self.shield = scripted.build_shield(config)
 

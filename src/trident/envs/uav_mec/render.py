@@ -31,9 +31,17 @@ def draw(config: UavMecConfig, where: Figure | Axes, states: MecState) -> None:
     where.clear()
     where.patch.set_facecolor("white")
     grid = where.add_gridspec(
-        3, 2, width_ratios=[2.05, 1.0], height_ratios=[1.15, 1.0, 0.8], wspace=0.12, hspace=0.55,
-        left=0.03, right=0.975, top=0.93, bottom=0.15,
-    )  # fmt: skip
+        3,
+        2,
+        width_ratios=[2.05, 1.0],
+        height_ratios=[1.15, 1.0, 0.8],
+        wspace=0.12,
+        hspace=0.55,
+        left=0.03,
+        right=0.975,
+        top=0.93,
+        bottom=0.15,
+    )
     draw_map(config, where.add_subplot(grid[:, 0]), states)
     draw_energy(config, where.add_subplot(grid[0, 1]), states)
     draw_coverage(config, where.add_subplot(grid[1, 1]), states)
@@ -72,9 +80,16 @@ def draw_map(config: UavMecConfig, ax: Axes, states: MecState, gauges: bool = Fa
     ax.set_title(title, loc="left", fontsize=10, color=INK)
     keys = _keys(c)
     ax.legend(
-        handles=keys, loc="upper center", bbox_to_anchor=(0.5, -0.005), ncols=-(-len(keys) // 3), fontsize=7.5,
-        frameon=False, handlelength=1.4, columnspacing=1.1, handletextpad=0.5,
-    )  # fmt: skip
+        handles=keys,
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.005),
+        ncols=-(-len(keys) // 3),
+        fontsize=7.5,
+        frameon=False,
+        handlelength=1.4,
+        columnspacing=1.1,
+        handletextpad=0.5,
+    )
 
 
 def _keys(config: UavMecConfig) -> list[Line2D | Patch]:
@@ -83,7 +98,10 @@ def _keys(config: UavMecConfig) -> list[Line2D | Patch]:
     keys: list[Line2D | Patch] = [
         Line2D([], [], color=mode_colour(m), lw=2.5, label=name) for m, name in enumerate(names[:6])
     ]
-    dot = lambda text, **look: Line2D([], [], ls="", label=text, **look)  # noqa: E731
+
+    def dot(text, **look):
+        return Line2D([], [], ls="", label=text, **look)
+
     return [
         *keys,
         Patch(label="hotspot of users", **HOTSPOT),
@@ -125,9 +143,14 @@ def _draw_fleet(config: UavMecConfig, ax: Axes, states: MecState) -> None:
             ax.add_collection(LineCollection(list(parts), colors=INK, linewidths=1.6, alpha=fade, zorder=4))
         over = state.energy[i] > config.energy_max
         ax.scatter(
-            *place, marker="h", s=150, c=colour, edgecolors=LIMIT if over else "white",
-            linewidths=2.2 if over else 1.2, zorder=6,
-        )  # fmt: skip
+            *place,
+            marker="h",
+            s=150,
+            c=colour,
+            edgecolors=LIMIT if over else "white",
+            linewidths=2.2 if over else 1.2,
+            zorder=6,
+        )
         ax.annotate(agent_name(i), place, ha="center", va="center", fontsize=7, color="white", weight="bold", zorder=7)
 
 
@@ -138,9 +161,16 @@ def _draw_fogs(config: UavMecConfig, ax: Axes, state: MecState) -> None:
         ax.scatter(*place, marker="s", s=130, c=colour if busy else "white", edgecolors=colour, linewidths=2, zorder=5)
         if config.num_fogs <= 4:
             ax.annotate(
-                f"fog {f + 1}", place, xytext=(0, -14), textcoords="offset points", ha="center", fontsize=7.5,
-                color=colour, weight="bold", zorder=7,
-            )  # fmt: skip
+                f"fog {f + 1}",
+                place,
+                xytext=(0, -14),
+                textcoords="offset points",
+                ha="center",
+                fontsize=7.5,
+                color=colour,
+                weight="bold",
+                zorder=7,
+            )
 
 
 # --- the gauges -----------------------------------------------------------------------------------
@@ -196,9 +226,8 @@ def draw_modes(config: UavMecConfig, ax: Axes, states: MecState) -> None:
         palette = ListedColormap([mode_colour(m) for m in range(c.num_fogs + 1)])
         box = (0, len(chosen), c.num_uavs - 0.5, -0.5)
         ax.imshow(
-            chosen.T, aspect="auto", interpolation="nearest", extent=box, cmap=palette, vmin=-0.5,
-            vmax=c.num_fogs + 0.5,
-        )  # fmt: skip
+            chosen.T, aspect="auto", interpolation="nearest", extent=box, cmap=palette, vmin=-0.5, vmax=c.num_fogs + 0.5
+        )
     _quiet(ax, "mode of each UAV, in the colours of the map")
     ax.set(xlim=(0, c.horizon), ylim=(c.num_uavs - 0.5, -0.5))
     named = range(c.num_uavs if c.num_uavs <= 8 else 0)

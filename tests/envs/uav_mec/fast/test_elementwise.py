@@ -19,14 +19,19 @@ def formula(x):
 def test_values_and_gradients_are_those_of_the_formula():
     fast = elementwise(formula)
     directions = jnp.stack([jnp.ones_like(X), X, -X])
-    along = lambda f: jax.vmap(lambda t: jax.jvp(f, (X,), (t,))[1])(directions)  # noqa: E731
+
+    def along(f):
+        return jax.vmap(lambda t: jax.jvp(f, (X,), (t,))[1])(directions)
+
     np.testing.assert_allclose(fast(X), formula(X))
     np.testing.assert_allclose(along(fast), along(formula), rtol=1e-5)
     np.testing.assert_allclose(jax.vmap(jax.grad(fast))(X), jax.vmap(jax.grad(formula))(X), rtol=1e-5)
 
 
 def test_the_gradient_is_found_once_for_all_directions():
-    count = lambda f: str(jax.make_jaxpr(lambda t: jax.vmap(lambda t: jax.jvp(f, (X,), (t,))[1])(t))(jnp.ones((7, 50))))  # noqa: E731
+    def count(f):
+        return str(jax.make_jaxpr(lambda t: jax.vmap(lambda t: jax.jvp(f, (X,), (t,))[1])(t))(jnp.ones((7, 50))))
+
     assert count(formula).count("f32[7,50] = ") > 2
     assert count(elementwise(formula)).count("f32[7,50] = ") == 1
 
@@ -37,7 +42,9 @@ def test_a_known_gradient_is_used():
 
 
 def test_series_of_a_smooth_function():
-    with_logarithm = lambda x: np.log(2.0 + x) / (1.0 + 0.1 * x)  # noqa: E731
+    def with_logarithm(x):
+        return np.log(2.0 + x) / (1.0 + 0.1 * x)
+
     series = chebyshev_of(with_logarithm, 30.0, 4.0)
     assert series is not None
     x = np.linspace(0.0, 30.0, 501)

@@ -22,7 +22,9 @@ X = jnp.linspace(-1.0, 1.0, 16).reshape(4, 4)
 
 
 def test_the_compiler_leaves_it_apart():
-    text = lambda f: jax.jit(lambda x: used_twice(f, x)).lower(X).compile().as_text()  # noqa: E731
+    def text(f):
+        return jax.jit(lambda x: used_twice(f, x)).lower(X).compile().as_text()
+
     assert text(no_inline(costly)).count(" call(") == 1  # and `where` inside it is no call of its own
     assert " call(" not in text(costly)
 

@@ -23,12 +23,19 @@ from trident.physics_value import persistence_sums, physics_parts
 CONFIGS = {
     "three constraints": UavMecConfig(separation=True, separation_min=80.0, grace=1),
     "a channel with a kink": UavMecConfig(
-        num_uavs=3, num_users=7, hotspot_share=0.0, association_rounds=3, flight="course", execution="parallel",
-        channel="uma-av", capacity=2, grace=1,
+        num_uavs=3,
+        num_users=7,
+        hotspot_share=0.0,
+        association_rounds=3,
+        flight="course",
+        execution="parallel",
+        channel="uma-av",
+        capacity=2,
+        grace=1,
     ),
     "many users": UavMecConfig(num_uavs=3, num_users=links_of_rows.FEW + 3, capacity=7, grace=1),
     "one UAV, members only": UavMecConfig(num_uavs=1, hotspot_share=1.0, flight="polar", rotor="zeng", grace=1),
-}  # fmt: skip
+}
 
 
 def seen(env: UavMec, walks: int, slots: int):
@@ -62,7 +69,10 @@ def test_says_the_same_as_row_by_row(name):
     env = UavMec(config)
     array, action = seen(env, 16, 12)
     count = 1 + env.spec.num_constraints
-    parts = lambda physics: jax.jit(lambda s, a: physics_parts(physics, count, s, a))(array, action)  # noqa: E731
+
+    def parts(physics):
+        return jax.jit(lambda s, a: physics_parts(physics, count, s, a))(array, action)
+
     got, right = parts(env.physics), parts(replace(env.physics, bulk=None))
     successor = jax.jit(jax.vmap(env.physics.predict))(array, action)
     sure = jax.jit(jax.vmap(lambda s, t: told_apart(config, s) & told_apart(config, t)))(array, successor)
@@ -85,7 +95,9 @@ def test_gradients_are_those_of_the_formulas():
             parts = physics_parts(physics, 4, array, action._replace(params=params), current=False)
             return parts.immediate + parts.next_step
 
-        along = lambda p: jax.jvp(values, (action.params,), (jnp.zeros_like(action.params).at[:, 1, p].set(1.0),))[1]  # noqa: E731
+        def along(p):
+            return jax.jvp(values, (action.params,), (jnp.zeros_like(action.params).at[:, 1, p].set(1.0),))[1]
+
         return jax.jit(lambda: jax.vmap(along)(jnp.arange(3)))()
 
     got, right = (slopes(physics)[:, sure] for physics in (env.physics, replace(env.physics, bulk=None)))
@@ -119,7 +131,10 @@ def test_how_long_changes_last():
 def test_who_serves_whom_after_a_step_needs_no_reading_back():
     """Two UAVs equally far from a user within what the array can tell: the nearer one has it, not the first."""
     config = UavMecConfig(num_uavs=2, num_users=1, hotspot_share=0.0)
-    zeros = lambda n: jnp.zeros((n, 2))  # noqa: E731
+
+    def zeros(n):
+        return jnp.zeros((n, 2))
+
     uav = jnp.array([[200.0, 300.0], [399.99, 300.0]])
     scene = Scene(
         uav, jnp.array([[300.0, 300.0]]), zeros(1), zeros(2) + 300.0, zeros(2), jnp.zeros(()), jnp.full(1, 260.0)

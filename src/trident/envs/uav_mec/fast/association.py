@@ -40,7 +40,10 @@ def add_up(count: int, term: Callable[[Any], Array]) -> Float[Array, "*shape B"]
 
 def by_uav(config: UavMecConfig, own: Int[Array, "U B"], of_user: Float[Array, "*shape U B"]) -> Array:
     """Sums over the users of every UAV, [*shape, N, B]."""
-    of_one = lambda i: add_up(own.shape[0], lambda u: jnp.where(own[u] == i, of_user[..., u, :], 0.0))  # noqa: E731
+
+    def of_one(i):
+        return add_up(own.shape[0], lambda u: jnp.where(own[u] == i, of_user[..., u, :], 0.0))
+
     return jnp.stack([of_one(i) for i in range(config.num_uavs)], axis=-2)
 
 

@@ -179,7 +179,10 @@ def move_users(
 ) -> tuple[Array, Array, Array, Array]:
     """Mean motion of users and hotspots; the first users are members of a hotspot, in turn."""
     c, k, m = config, config.members, config.user_memory
-    spread = lambda of_hot: jnp.tile(of_hot, (1, -(-k // c.num_hotspots), 1))[:, :k]  # noqa: E731
+
+    def spread(of_hot):
+        return jnp.tile(of_hot, (1, -(-k // c.num_hotspots), 1))[:, :k]
+
     member_vel = m * user_vel[:, :k] + (1.0 - m) * c.spring * (spread(hot) - user[:, :k])
     free_vel = m * user_vel[:, k:]
     members = reflect(user[:, :k] + c.slot * (member_vel + spread(hot_vel)), member_vel, 0.0, c.area)
@@ -220,8 +223,13 @@ class Radio(NamedTuple):
 def radio(config: UavMecConfig) -> Radio:
     """Both links as series, as far as they may be asked for; as formulas, where a channel is not smooth enough."""
     c = config
-    uplink = lambda d: 1.0 / uplink_rate(c, d)  # noqa: E731
-    slowness = lambda d: 1.0 / (c.uav_bandwidth * backhaul_efficiency(c, d))  # noqa: E731
+
+    def uplink(d):
+        return 1.0 / uplink_rate(c, d)
+
+    def slowness(d):
+        return 1.0 / (c.uav_bandwidth * backhaul_efficiency(c, d))
+
     a_slot = c.slot * (c.max_speed + c.hotspot_speed + 6.0 * c.user_speed)
     bend = 2.0 * c.altitude
     return Radio(_short(uplink, c.service_radius + a_slot, bend), _short(slowness, 2.0**0.5 * c.area, bend))
@@ -281,9 +289,15 @@ def serving_uav(config: UavMecConfig, own: Array, load: Array, distance: Array) 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def service(
-    config: UavMecConfig, uav: Array, user: Array, own: Array, nearest: Array, distance: Array, saving: Array,
+    config: UavMecConfig,
+    uav: Array,
+    user: Array,
+    own: Array,
+    nearest: Array,
+    distance: Array,
+    saving: Array,
     grace: Array,
-) -> tuple[Float[Array, "B"], Float[Array, "B"]]:  # fmt: skip
+) -> tuple[Float[Array, "B"], Float[Array, "B"]]:
     """What all users gain, and the probability that too few are covered."""
     chance, gained = at_reach(config, own, nearest, saving, reaches(config, nearest, distance))
     return total(config, gained)[0], coverage_shortfall(config, *coverage(config, own, chance), grace)
