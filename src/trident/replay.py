@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from trident.errors import TridentError
 from trident.types import Transition
 
 
@@ -60,17 +59,6 @@ def sample_by_weight(
     rows = jnp.minimum(jnp.searchsorted(ladder, at * ladder[-1], side="right"), replay.size - 1)
     importance = 1.0 / weight[rows]
     return jax.tree.map(lambda x: x[rows], replay.data), importance / jnp.sum(importance)
-
-
-def check_memory(example: Any, capacity: int, seeds: int, available_bytes: int) -> None:
-    """Refuse a buffer that cannot fit before anything is compiled."""
-    row = sum(x.dtype.itemsize * int(x.size // x.shape[0]) for x in jax.tree.leaves(example))
-    need = row * capacity * seeds
-    if need > 0.6 * available_bytes:
-        raise TridentError(
-            f"a replay buffer of {capacity:,} transitions x {seeds} seeds needs {need / 2**30:.1f} GiB, but only "
-            f"{available_bytes / 2**30:.1f} GiB are free: lower --algo.replay or --seeds"
-        )
 
 
 def _rows(tree: Any) -> int:

@@ -17,6 +17,7 @@ E[M A_k] is what the agents before i_m have already spent; the official code let
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -27,7 +28,8 @@ from jax.flatten_util import ravel_pytree
 from trident.algos.common import on_policy
 from trident.algos.common.actor import act, actors_init
 from trident.algos.common.kinds import first_of_kind, input_size, kinds_of
-from trident.algos.common.on_policy import AgentBatch, Values
+from trident.algos.common.on_policy import AgentBatch, Values, too_many_minibatches
+from trident.allowed import Count, Discount, LogStd, Passes, Positive, Rate, Share, TrustRegion, Weight, Widths
 from trident.maths.fisher import fisher_product
 from trident.maths.trust_region import RECOVERY, REJECTED, UpdateInfo, UpdateRule, constrained_update
 from trident.types import Algorithm, Data, DataPlan, EnvSpec, Metrics, PerCost, Physics
@@ -35,39 +37,39 @@ from trident.types import Algorithm, Data, DataPlan, EnvSpec, Metrics, PerCost, 
 
 @dataclass(frozen=True)
 class MACPOConfig:
-    envs: int = 64
+    envs: Count = 64
     """Parallel environments."""
-    steps: int = 50
+    steps: Count = 50
     """Steps of each environment per round."""
-    hidden: tuple[int, ...] = (128, 128)
+    hidden: Widths = (128, 128)
     """Hidden layers of each agent's actor."""
-    critic_hidden: tuple[int, ...] = (256, 256)
+    critic_hidden: Widths = (256, 256)
     """Hidden layers of each signal's value network."""
-    discount: float = 0.95
+    discount: Discount = 0.95
     """Discount of future rewards."""
-    cost_discount: float = 0.95
+    cost_discount: Discount = 0.95
     """Discount of future costs."""
-    gae_lambda: float = 0.95
+    gae_lambda: Share = 0.95
     """Decay of the advantage estimator's traces."""
-    trust_region: float = 0.02
+    trust_region: TrustRegion = 0.02
     """KL of an agent's policy per round (delta); official values are 0.0065 to 0.016 with half as much data."""
-    cg_steps: int = 10
+    cg_steps: Passes = 10
     """Conjugate-gradient steps."""
-    damping: float = 0.1
+    damping: Weight = 0.1
     """Added to the Fisher matrix's diagonal."""
-    backtracks: int = 10
+    backtracks: Passes = 10
     """Shorter steps that are tried, each 0.7 times the one before."""
-    fisher_batch: int = 512
+    fisher_batch: Count = 512
     """States of the Fisher matrix."""
-    critic_lr: float = 1e-3
+    critic_lr: Rate = 1e-3
     """Learning rate of the value networks (Adam)."""
-    epochs: int = 5
+    epochs: Passes = 5
     """Passes of the value networks over a round's data."""
-    minibatches: int = 4
+    minibatches: Count = 4
     """Minibatches per pass."""
-    max_grad: float = 10.0
+    max_grad: Positive = 10.0
     """Gradient-norm clip of the value networks."""
-    log_std: float = -0.7
+    log_std: LogStd = -0.7
     """Initial log standard deviation before the squash."""
     base_policy: bool = False
     """Actors correct the base policy of the environment's physics, if it has one, as TRIDENT's do."""
@@ -75,6 +77,9 @@ class MACPOConfig:
     """Agents of a kind share one actor, and move together; otherwise each has its own."""
     agent_id: bool = False
     """Actors see which agent they act for."""
+
+    def faults(self) -> Iterator[str]:
+        return too_many_minibatches(self.minibatches, self.envs * self.steps)
 
 
 class MACPOState(NamedTuple):

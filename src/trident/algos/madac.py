@@ -36,6 +36,7 @@ from trident.algos.common.action_heads import MEANT, Head, hybrid_head
 from trident.algos.common.actor import actors_apply, actors_init
 from trident.algos.common.inputs import q_input
 from trident.algos.common.kinds import Kinds, input_size, kinds_of
+from trident.allowed import Count, Discount, LogStd, Passes, Positive, Rate, Rounds, Rows, Share, Weight, Widths
 from trident.maths import hybrid
 from trident.maths.returns import return_scale
 from trident.nets import mlp_apply, mlp_init
@@ -44,55 +45,55 @@ from trident.types import Algorithm, Data, DataPlan, EnvSpec, Metrics, Physics, 
 
 @dataclass(frozen=True)
 class MADACConfig:
-    envs: int = 64
+    envs: Count = 64
     """Parallel environments."""
-    steps: int = 50
+    steps: Count = 50
     """Steps of each environment per round."""
-    replay: int = 64_000
+    replay: Rows = 64_000
     """Transitions kept for replay."""
-    updates: int = 64
+    updates: Passes = 64
     """Critic minibatches per round."""
-    warmup: int = 3
+    warmup: Rounds = 3
     """Rounds at the start in which actions are drawn evenly and only the critics learn."""
-    delay: int = 2
+    delay: Passes = 2
     """Critic steps per step of the policies."""
-    batch: int = 256
+    batch: Count = 256
     """Rows of a minibatch."""
-    hidden: tuple[int, ...] = (128, 128)
+    hidden: Widths = (128, 128)
     """Hidden layers of the policies."""
     share_actors: bool = True
     """Agents of a kind share their two policies; otherwise each has its own."""
     agent_id: bool = False
     """Policies see which agent they act for."""
-    critic_hidden: tuple[int, ...] = (256, 256)
+    critic_hidden: Widths = (256, 256)
     """Hidden layers of the critics."""
-    discount: float = 0.95
+    discount: Discount = 0.95
     """Discount of future rewards."""
-    safety_discount: float = 0.9
+    safety_discount: Discount = 0.9
     """gamma_h, discount of the worst margin ahead."""
-    lr: float = 1e-3
+    lr: Rate = 1e-3
     """Learning rate of the policies (Adam)."""
-    critic_lr: float = 1e-3
+    critic_lr: Rate = 1e-3
     """Learning rate of the critics."""
-    target_rate: float = 0.01
+    target_rate: Share = 0.01
     """Rate at which target networks follow, and with them the averaged policy; once per step of the policies."""
-    max_grad: float = 10.0
+    max_grad: Positive = 10.0
     """Gradient-norm clip."""
-    temperature: float = 0.5
+    temperature: Positive = 0.5
     """Of the Gumbel-softmax."""
-    alpha: float = 0.01
+    alpha: Weight = 0.01
     """Weight of the entropy, in units of the returns' spread."""
-    log_std: float = -0.7
+    log_std: LogStd = -0.7
     """Initial log standard deviation before the squash."""
-    region: float = 0.5
+    region: Weight = 0.5
     """How far below zero, in units of the margins, the worst ahead may be in states that count as safe."""
-    rho: float = 10.0
+    rho: Positive = 10.0
     """Penalty of the augmented Lagrangian."""
-    multiplier_rate: float = 0.2
+    multiplier_rate: Weight = 0.2
     """Rate of the multipliers."""
-    multiplier_max: float = 1500.0
+    multiplier_max: Weight = 1500.0
     """Bound of the multipliers."""
-    proximity: float = 0.01
+    proximity: Weight = 0.01
     """beta, weight of the safety action's distance from the task policy's."""
 
 

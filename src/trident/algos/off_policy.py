@@ -28,6 +28,7 @@ from trident import replay as replays
 from trident.algos.common.action_heads import MEANT, Head, Noise, make_head
 from trident.algos.common.inputs import q_input
 from trident.algos.common.kinds import Kinds, actor_input, input_size, kinds_of, per_agent
+from trident.allowed import Count, Discount, Passes, Positive, Rate, Rows, Share, Weight, Width, Widths
 from trident.maths.returns import explained_variance, return_scale
 from trident.nets import mixer_apply, mixer_init, mlp_apply, mlp_init
 from trident.types import Algorithm, Data, DataPlan, EnvSpec, Metrics, Physics, Transition
@@ -37,9 +38,9 @@ from trident.types import Algorithm, Data, DataPlan, EnvSpec, Metrics, Physics, 
 class OffPolicyConfig:
     actions: Literal["hybrid", "discretised", "relaxed"] = "hybrid"
     """hybrid: Gumbel-softmax modes; discretised: parameters on a grid, too; relaxed: argmax of a continuous point."""
-    levels: int = 5
+    levels: Count = 5
     """Values per parameter of the grid (discretised)."""
-    temperature: float = 0.5
+    temperature: Positive = 0.5
     """Of the Gumbel-softmax (hybrid, discretised): at 1 a sample hardly tells which mode will be done."""
     critic: Literal["central", "factored"] = "central"
     """central: Q(s, o, a); factored: one Q_i(o_i, a_i) per agent, mixed."""
@@ -49,51 +50,51 @@ class OffPolicyConfig:
     """own: the others act as replayed; joint: all act as their policies do now."""
     twin: bool = False
     """Two critics, the lower one for targets."""
-    delay: int = 1
+    delay: Passes = 1
     """Critic steps per policy step."""
-    target_noise: float = 0.0
+    target_noise: Weight = 0.0
     """Standard deviation of the noise on target parameters in [-1, 1]; the grid has none."""
-    target_clip: float = 0.5
+    target_clip: Weight = 0.5
     """Clip of that noise."""
 
-    envs: int = 64
+    envs: Count = 64
     """Parallel environments."""
-    steps: int = 50
+    steps: Count = 50
     """Steps of each environment per round."""
-    replay: int = 64_000
+    replay: Rows = 64_000
     """Transitions kept for replay."""
-    updates: int = 64
+    updates: Passes = 64
     """Critic minibatches per round of envs x steps; with the defaults every transition is replayed about 5 times
     per round, the usual ratio of these methods."""
-    batch: int = 256
+    batch: Count = 256
     """Rows of a minibatch."""
-    hidden: tuple[int, ...] = (128, 128)
+    hidden: Widths = (128, 128)
     """Hidden layers of each policy."""
     share_actors: bool = True
     """Agents of a kind share one policy (and one Q_i, if critics are factored); otherwise each has its own."""
     agent_id: bool = False
     """Policies see which agent they act for."""
-    critic_hidden: tuple[int, ...] = (256, 256)
+    critic_hidden: Widths = (256, 256)
     """Hidden layers of the critics."""
-    mixer_embed: int = 32
+    mixer_embed: Width = 32
     """Width of the monotonic mixer."""
-    mixer_hidden: int = 64
+    mixer_hidden: Width = 64
     """Hidden layer of its hypernetworks."""
-    discount: float = 0.95
+    discount: Discount = 0.95
     """Discount of future rewards."""
-    lr: float = 5e-4
+    lr: Rate = 5e-4
     """Learning rate of the policies (Adam)."""
-    critic_lr: float = 1e-3
+    critic_lr: Rate = 1e-3
     """Learning rate of the critics."""
-    target_rate: float = 0.01
+    target_rate: Share = 0.01
     """Rate at which target networks follow, once per policy step."""
-    max_grad: float = 10.0
+    max_grad: Positive = 10.0
     """Gradient-norm clip."""
-    penalty: float = 1e-3
+    penalty: Weight = 1e-3
     """Weight of the mean square of the policies' outputs: keeps logits and squashed parameters out of saturation."""
-    noise: float = 0.3
+    noise: Share = 0.3
     """Exploration at the start of the run: noise on parameters in [-1, 1], and the share of random modes."""
-    noise_final: float = 0.05
+    noise_final: Share = 0.05
     """Exploration at its end; linear between."""
 
 

@@ -16,6 +16,7 @@ exchange rate of reward and cost, the ratio of their advantages' spreads, in ten
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -25,7 +26,8 @@ import jax.numpy as jnp
 from trident.algos.common import on_policy
 from trident.algos.common.actor import act, actors_init
 from trident.algos.common.kinds import first_of_kind, input_size, kinds_of
-from trident.algos.common.on_policy import AgentBatch, Values
+from trident.algos.common.on_policy import AgentBatch, Values, too_many_minibatches
+from trident.allowed import Clip, Count, Discount, LogStd, Passes, Positive, Rate, Share, Weight, Widths
 from trident.maths import hybrid
 from trident.maths.lagrange import Multipliers, multipliers_init, multipliers_step
 from trident.types import Algorithm, Data, DataPlan, EnvSpec, Metrics, PerCost, Physics
@@ -35,35 +37,35 @@ from trident.types import Algorithm, Data, DataPlan, EnvSpec, Metrics, PerCost, 
 class PPOConfig:
     order: Literal["simultaneous", "sequential"] = "sequential"
     """simultaneous: MAPPO; sequential: HAPPO."""
-    envs: int = 64
+    envs: Count = 64
     """Parallel environments."""
-    steps: int = 50
+    steps: Count = 50
     """Steps of each environment per round."""
-    hidden: tuple[int, ...] = (128, 128)
+    hidden: Widths = (128, 128)
     """Hidden layers of each agent's actor."""
-    critic_hidden: tuple[int, ...] = (256, 256)
+    critic_hidden: Widths = (256, 256)
     """Hidden layers of the central value network."""
-    discount: float = 0.95
+    discount: Discount = 0.95
     """Discount of future rewards."""
-    gae_lambda: float = 0.95
+    gae_lambda: Share = 0.95
     """Decay of the advantage estimator's traces."""
-    lr: float = 5e-4
+    lr: Rate = 5e-4
     """Learning rate of the actors (Adam), falling linearly to `lr_final` of itself over the run."""
-    critic_lr: float = 1e-3
+    critic_lr: Rate = 1e-3
     """Learning rate of the value network."""
-    lr_final: float = 0.2
+    lr_final: Share = 0.2
     """Share of the learning rates that is left at the end of the run."""
-    clip: float = 0.2
+    clip: Clip = 0.2
     """Clip range of the probability ratio."""
-    epochs: int = 5
+    epochs: Passes = 5
     """Passes over a round's data."""
-    minibatches: int = 4
+    minibatches: Count = 4
     """Minibatches per pass."""
-    entropy: float = 0.001
+    entropy: Weight = 0.001
     """Weight of the policy's entropy."""
-    max_grad: float = 10.0
+    max_grad: Positive = 10.0
     """Gradient-norm clip."""
-    log_std: float = -0.7
+    log_std: LogStd = -0.7
     """Initial log standard deviation before the squash."""
     base_policy: bool = False
     """Actors correct the base policy of the environment's physics, if it has one, as TRIDENT's do."""
@@ -72,18 +74,21 @@ class PPOConfig:
     agent_id: bool = False
     """Actors see which agent they act for."""
 
+    def faults(self) -> Iterator[str]:
+        return too_many_minibatches(self.minibatches, self.envs * self.steps)
+
 
 @dataclass(frozen=True)
 class LagrangianConfig(PPOConfig):
-    cost_discount: float = 0.95
+    cost_discount: Discount = 0.95
     """Discount of future costs."""
-    multiplier: float = 0.0
+    multiplier: Weight = 0.0
     """Every multiplier at the start, in units of the exchange rate."""
-    rate: float = 0.1
+    rate: Weight = 0.1
     """Integral gain: the most a multiplier moves per round, in the same units."""
-    proportional: float = 0.0
+    proportional: Weight = 0.0
     """Proportional gain; with `derivative` it makes the multipliers' control PID."""
-    derivative: float = 0.0
+    derivative: Weight = 0.0
     """Gain on rises of the excess."""
 
 

@@ -22,6 +22,7 @@ import optax
 from trident import replay as replays
 from trident.algos.common.action_heads import grid_action, grid_mask, make_grid
 from trident.algos.common.kinds import Kinds, actor_input, input_size, kinds_of, per_agent
+from trident.allowed import Count, Discount, Passes, Positive, Rate, Rows, Share, Width, Widths
 from trident.maths.returns import explained_variance, return_scale
 from trident.nets import mixer_apply, mixer_init, mlp_apply, mlp_init
 from trident.types import Algorithm, Data, DataPlan, EnvSpec, Metrics, Physics, Transition
@@ -31,41 +32,41 @@ CELL = "cell"
 
 @dataclass(frozen=True)
 class QMIXConfig:
-    levels: int = 3
+    levels: Count = 3
     """Values per parameter of the grid: the ends and the middle of each box."""
-    envs: int = 64
+    envs: Count = 64
     """Parallel environments."""
-    steps: int = 50
+    steps: Count = 50
     """Steps of each environment per round."""
-    replay: int = 64_000
+    replay: Rows = 64_000
     """Transitions kept for replay."""
-    updates: int = 64
+    updates: Passes = 64
     """Minibatches per round."""
-    batch: int = 256
+    batch: Count = 256
     """Rows of a minibatch."""
-    hidden: tuple[int, ...] = (128, 128)
+    hidden: Widths = (128, 128)
     """Hidden layers of each utility network."""
     share_actors: bool = True
     """Agents of a kind share one utility network; otherwise each has its own."""
     agent_id: bool = False
     """Utility networks see which agent they are asked for."""
-    mixer_embed: int = 32
+    mixer_embed: Width = 32
     """Width of the mixer."""
-    mixer_hidden: int = 64
+    mixer_hidden: Width = 64
     """Hidden layer of its hypernetworks."""
-    discount: float = 0.95
+    discount: Discount = 0.95
     """Discount of future rewards."""
-    lr: float = 5e-4
+    lr: Rate = 5e-4
     """Learning rate (Adam)."""
-    target_rate: float = 0.01
+    target_rate: Share = 0.01
     """Rate at which target networks follow, once per minibatch."""
-    max_grad: float = 10.0
+    max_grad: Positive = 10.0
     """Gradient-norm clip."""
-    epsilon: float = 1.0
+    epsilon: Share = 1.0
     """Share of random cells in the first round."""
-    epsilon_final: float = 0.05
+    epsilon_final: Share = 0.05
     """Share of random cells after annealing."""
-    anneal: float = 0.4
+    anneal: Share = 0.4
     """Share of the run over which epsilon falls; 0: at once, after the first round."""
 
 

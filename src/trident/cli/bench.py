@@ -6,9 +6,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Annotated
 
 from rich.console import Console
 
+from trident.allowed import Name, Names, Range
 from trident.bench import fingerprint, speed, speed_page
 from trident.bench.paper import CAMPAIGNS, Campaign
 from trident.bench.table_runner import plan, run_all, usual_jobs
@@ -37,13 +39,13 @@ PyTorch is compared if it can be imported (or by TRIDENT_TORCH_PYTHON's Python).
 class SpeedOptions:
     quick: bool = False
     """Small sizes and few repetitions."""
-    only: tuple[str, ...] = speed.PARTS
+    only: Names = speed.PARTS
     """Parts: env, update, growth, training, overheads."""
-    algos: tuple[str, ...] = speed.Plan.algos
+    algos: Names = speed.Plan.algos
     """Algorithms: happo, mappo, trident, trident-large."""
-    sizes: tuple[str, ...] | None = None
+    sizes: Names | None = None
     """Network sizes: tiny, default (with --quick tiny alone)."""
-    repeats: int | None = None
+    repeats: Annotated[int, Range(1, 10**4)] | None = None
     """Turns of everything that is timed."""
     out: Path = Path("speed.json")
     """Where to write the record; parts of an earlier one that are not measured again are kept."""
@@ -69,15 +71,15 @@ The same command goes on after a kill. The table is also in OUT/TABLE.md.
 
 @dataclass(frozen=True)
 class TableOptions:
-    methods: tuple[str, ...] | None = None
+    methods: Names | None = None
     """Rows; all of the table's own if left out."""
-    episodes: int = 1500
+    episodes: Annotated[int, Range(1, 10**12)] = 1500
     """Training episodes per seed; one episode counts as `horizon` environment steps."""
-    steps: int | None = None
+    steps: Annotated[int, Range(1, 10**15)] | None = None
     """Environment steps per seed, in place of --episodes."""
-    seeds: int = 3
+    seeds: Annotated[int, Range(1, 2**16)] = 3
     """Seeds per method, trained side by side."""
-    jobs: int = field(default_factory=usual_jobs)
+    jobs: Annotated[int, Range(1, 4096)] = field(default_factory=usual_jobs)
     """Runs at once, each in a process of its own; by default one for every two cores. More share them, and each takes
     more minutes."""
     out: Path | None = None
@@ -88,13 +90,13 @@ class TableOptions:
     """Print the tables as markdown."""
     docs: Path | None = None
     """A page to put the table into, between the lines `<!-- TABLE: (any words) -->` and `<!-- end of TABLE -->`."""
-    mark: str | None = None
+    mark: Name | None = None
     """Name in these lines in place of TABLE, for a page with several tables of a kind."""
 
 
 @dataclass(frozen=True)
 class MapTableOptions(TableOptions):
-    maps: tuple[str, ...] | None = None
+    maps: Names | None = None
     """Maps; all of the table's own if left out."""
 
 
@@ -110,9 +112,9 @@ Examples:
 
 @dataclass(frozen=True)
 class FingerprintOptions:
-    envs: tuple[str, ...] = ()
+    envs: Names = ()
     """Environments; all of them if left out."""
-    algos: tuple[str, ...] = ()
+    algos: Names = ()
     """Algorithms; all of them if left out."""
     record: Path = Path("benchmarks/fingerprints.json")
     """Where the hashes are kept."""

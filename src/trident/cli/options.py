@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import tyro
 
+from trident.allowed import check_value, fields
 from trident.errors import TridentError
 from trident.renamed import OPTIONS, current
 
@@ -38,7 +39,7 @@ def parse(options: type[T], argv: list[str], command: str, description: str, bri
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
-            return tyro.cli(
+            parsed = tyro.cli(
                 options,
                 prog=f"trident {command}",
                 description=description,
@@ -48,6 +49,15 @@ def parse(options: type[T], argv: list[str], command: str, description: str, bri
         if exit_.code in (0, None):
             raise
         raise TridentError(f"{_first_message(said.getvalue())} (`trident {command} --help`)") from None
+    return _checked(parsed)
+
+
+def _checked(options: T) -> T:
+    """Groups of options are checked where they are used: together with what they are used on."""
+    for name, kind, value in fields(options):
+        if not dataclasses.is_dataclass(value):
+            check_value(f"--{name.replace('_', '-')}", kind, value)
+    return options
 
 
 def _check_names(options: type, argv: list[str], command: str) -> None:

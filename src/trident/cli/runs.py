@@ -10,9 +10,9 @@ from typing import Annotated, Literal
 import tyro
 
 from trident import api
+from trident.allowed import Length, Name, Range
 from trident.cli.options import parse
 from trident.cli.train import finish
-from trident.errors import TridentError
 from trident.report.figures import draw_figures
 from trident.report.merge_seeds import pool
 from trident.report.progress import progress_for
@@ -20,6 +20,7 @@ from trident.report.tables import result_table
 from trident.training.interrupt import leaving
 from trident.training.settings import read_run
 
+Runs = Annotated[tuple[Path, ...], Length(0, 10**4)]
 RunDirectory = tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="RUN")]]
 
 
@@ -27,7 +28,7 @@ RunDirectory = tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="RUN")
 class ResumeOptions:
     run: RunDirectory
     """Run directory."""
-    episodes: int | None = None
+    episodes: Annotated[int, Range(1, 10**12)] | None = None
     """Prolong the run to this many episodes."""
 
 
@@ -47,9 +48,9 @@ Examples:
 class EvalOptions:
     run: RunDirectory
     """Run directory."""
-    episodes: int = 200
+    episodes: Annotated[int, Range(1, 10**7)] = 200
     """Fresh episodes per seed."""
-    env: str | None = None
+    env: Name | None = None
     """Another environment with the same spaces, e.g. a variant or another simulator."""
     policy: Literal["own", "sampled", "most-likely"] = "own"
     """Draw actions from the policy or take the most likely ones; own: as the algorithm is meant to be flown (TRIDENT
@@ -68,8 +69,6 @@ Examples:
   trident eval runs/my-run --env smarts-intersection    (another simulator)
 """
     options = parse(EvalOptions, argv, "eval", text)
-    if options.episodes < 1:
-        raise TridentError("--episodes must be at least 1")
     run = api.load(options.run)
     for note in run.notes:
         print(note, file=sys.stderr)
@@ -118,7 +117,7 @@ Examples:
 
 @dataclass(frozen=True)
 class CompareOptions:
-    runs: tyro.conf.Positional[Annotated[tuple[Path, ...], tyro.conf.arg(metavar="RUN")]]
+    runs: tyro.conf.Positional[Annotated[Runs, tyro.conf.arg(metavar="RUN")]]
     """Finished run directories of one environment."""
     figure: Path | None = None
     """Also draw their curves into this PNG."""
@@ -143,7 +142,7 @@ Examples:
 
 @dataclass(frozen=True)
 class PoolOptions:
-    runs: tyro.conf.Positional[Annotated[tuple[Path, ...], tyro.conf.arg(metavar="RUN")]]
+    runs: tyro.conf.Positional[Annotated[Runs, tyro.conf.arg(metavar="RUN")]]
     """Finished run directories that differ in their seeds alone."""
     out: Path = Path("pooled")
     """Where the pooled records go."""

@@ -13,6 +13,7 @@ from typing import Annotated
 import tyro
 
 from trident import api
+from trident.allowed import Name, Range, Seed
 from trident.cli.options import parse, wants_help
 from trident.envs.checks.values import find_doubts, find_faults
 from trident.errors import TridentError
@@ -24,17 +25,17 @@ from trident.training.settings import mode_names, read_run
 
 @dataclass(frozen=True)
 class RenderOptions:
-    what: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="RUN|ENV")]]
+    what: tyro.conf.Positional[Annotated[Name, tyro.conf.arg(metavar="RUN|ENV")]]
     """Run directory, or the name of an environment."""
-    policy: str | None = None
+    policy: Name | None = None
     """Scripted policy (default: the run's learned policy; for an environment its first scripted one)."""
-    env: str | None = None
+    env: Name | None = None
     """Show a run's policy (or --policy) in another environment with the same spaces."""
     out: Path | None = None
     """Where to put the pictures (default: the run directory, or the current one)."""
-    steps: int | None = None
+    steps: Annotated[int, Range(1, 10**7)] | None = None
     """Steps to show (default: a whole episode)."""
-    seed: int = 0
+    seed: Seed = 0
     """Which episode."""
     shielded: bool = False
     """Pass a scripted policy's actions through the environment's shield (a run is shielded as it was trained)."""
@@ -173,7 +174,7 @@ def _wrapped(head: str, text: str) -> str:
 
 @dataclass(frozen=True)
 class CheckOptions:
-    env: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]]
+    env: tyro.conf.Positional[Annotated[Name, tyro.conf.arg(metavar="ENV")]]
     """Environment."""
 
 

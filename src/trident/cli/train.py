@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import tyro
 
 from trident import api
+from trident.allowed import Name
 from trident.cli.options import parse, wants_help
 from trident.errors import TridentError
 from trident.fields import flatten, spelled_out
@@ -60,9 +61,9 @@ QUICK = {"seeds": 1, "eval_episodes": 20, "references": False, "video": False}
 
 @dataclass(frozen=True)
 class TrainOptions:
-    env: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]]
+    env: tyro.conf.Positional[Annotated[Name, tyro.conf.arg(metavar="ENV")]]
     """Environment (`trident list` shows all of them)."""
-    algo: str = field(default_factory=api.default_algorithm)
+    algo: Name = field(default_factory=api.default_algorithm)
     """Algorithm preset, or a scripted policy of the environment."""
     quick: tyro.conf.FlagCreatePairsOff[bool] = False
     """A trial of a few rounds of one seed, with a short evaluation and no video."""

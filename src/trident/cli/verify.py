@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from trident.allowed import Names, Seed
 from trident.cli.options import parse
 from trident.errors import TridentError
 from trident.training.session import enable_compilation_cache
@@ -33,11 +34,11 @@ STYLES = {HOLDS: "green", CORRECTED: "yellow", FAILS: "red"}
 
 @dataclass(frozen=True)
 class VerifyOptions:
-    names: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    names: Annotated[Names, tyro.conf.Positional] = ()
     """Claims or experiments; all if none is named."""
     list: bool = False
     """Only list the claims."""
-    seed: int = 0
+    seed: Seed = 0
     """Of everything that is drawn at random."""
     out: Path = Path("theory.json")
     """Where to write the record; claims of an earlier one that are not measured again are kept."""

@@ -15,6 +15,7 @@ from trident.simulation.host import HostPolicy, Say
 from trident.simulation.step import Policy, scripted
 from trident.training import host as host_training
 from trident.training.loop import CompiledRun, Program, RunState, policy_of, program
+from trident.training.memory import check_program
 from trident.training.settings import Setup
 from trident.training.warm_start import warm_start
 from trident.types import Algorithm, AlgoState, AnyEnv, Env, HostEnv, Key
@@ -61,6 +62,7 @@ def build_jax(setup: Setup, template: RunState, say: Say) -> CompiledRun:
     one = _program(setup)
     step = jax.jit(jax.vmap(one.round, in_axes=(0, None)), donate_argnums=0)
     compiled = step.lower(template, jax.ShapeDtypeStruct((), jnp.int32)).compile()
+    check_program(compiled)
 
     start = jax.jit(jax.vmap(one.init))
     prepare = None if setup.settings.warm_start is None else jax.jit(jax.vmap(warm_start(setup)))

@@ -25,7 +25,9 @@ RESUMED_STREAM = 2**30
 
 def init_of(setup: Setup) -> Callable[[Key], RunState]:
     """The pure function of one seed: the first state, without environments."""
-    return lambda key: first_state(setup.algorithm, key, None, sums_of(setup), lambda algo: _example(setup, algo))
+    return lambda key: first_state(
+        setup.algorithm, key, None, sums_of(setup), lambda algo: example_rollout(setup, algo)
+    )
 
 
 def sums_of(setup: Setup) -> EpisodeSums:
@@ -33,8 +35,8 @@ def sums_of(setup: Setup) -> EpisodeSums:
     return start_sums(setup.algorithm.plan.envs, setup.spec.num_constraints)
 
 
-def _example(setup: Setup, algo: AlgoState) -> Transition:
-    """A rollout of zeros [T, E, ...] with every array that a simulator's rollout has."""
+def example_rollout(setup: Setup, algo: AlgoState) -> Transition:
+    """A rollout of zeros [T, E, ...] with every array that one has, in whichever kind of environment."""
     spec, algorithm = setup.spec, setup.algorithm
     envs, steps = algorithm.plan.envs, algorithm.plan.steps
     zeros = lambda x: jnp.zeros((envs, *x.shape), x.dtype)  # noqa: E731
@@ -77,7 +79,7 @@ def build(setup: Setup, template: RunState, say: host.Say) -> CompiledRun:
     plan, simulators = setup.algorithm.plan, Simulators(setup, say)
     learn = learning(setup.algorithm, setup.rounds)
     step = jax.jit(jax.vmap(lambda s, data, i: learn(s, None, data, i), in_axes=(0, 0, None)), donate_argnums=0)
-    example = jax.eval_shape(jax.vmap(lambda algo: _example(setup, algo)), template.algo)
+    example = jax.eval_shape(jax.vmap(lambda algo: example_rollout(setup, algo)), template.algo)
     compiled = step.lower(template, example, jax.ShapeDtypeStruct((), jnp.int32)).compile()
 
     def begin(keys: Key) -> tuple[RunState, Metrics]:

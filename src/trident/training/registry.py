@@ -10,6 +10,7 @@ from functools import partial
 from importlib.metadata import EntryPoint
 from typing import Any
 
+from trident.allowed import Count
 from trident.envs import intersection, smac
 from trident.envs.checks.shapes import declaration_faults
 from trident.envs.intersection.smarts.env import SmartsIntersection
@@ -83,9 +84,9 @@ BUILT_IN_ENVS, BUILT_IN_ALGORITHMS = frozenset(ENVS), frozenset(ALGORITHMS)
 class ScriptedConfig:
     """A scripted policy learns nothing: only the amount of data per round can be set."""
 
-    envs: int = 64
+    envs: Count = 64
     """Parallel environments."""
-    steps: int = 50
+    steps: Count = 50
     """Steps of each environment per round."""
 
 

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from trident import replay as replays
 from trident.errors import TridentError
 from trident.report import records as recording
 from trident.report.progress import Progress, Silent
@@ -29,6 +28,7 @@ from trident.training.evaluation import empty_result
 from trident.training.fine_tune import check_sizes, check_start_from, tile_seeds
 from trident.training.interrupt import Stop, stopping
 from trident.training.loop import CompiledRun, RunState, is_finite
+from trident.training.memory import check_addresses, check_state
 from trident.training.record import divergence, first_record, make_record, prepare_values
 from trident.training.settings import Setup, identity, setup_of, write_run
 from trident.training.warm_start import check_warm_start
@@ -54,11 +54,13 @@ def train(setup: Setup, out: Path | None, progress: Progress | None = None) -> O
     if setup.settings.warm_start is not None:
         check_warm_start(setup)  # says what is wrong before anything is written or compiled
     backend_of(setup.env).check(setup.env)  # so does a simulator that cannot start
-    template = _template(setup)
+    check_addresses()
+    one_seed = _one_seed(setup)
+    check_state(setup, one_seed)  # before anything has as many rows as there are seeds
+    template = _of_all_seeds(setup, one_seed)
     if setup.settings.start_from is not None:
         old, folder = check_start_from(setup)
         check_sizes(load_state(old, folder)[0].algo, template.algo, folder)  # it can be read, and it fits
-    _check_memory(setup, template)
     out = new_folder(setup) if out is None else out
     with alone(out, make=True):
         check_empty(out)  # nobody has begun here in the meantime
@@ -116,7 +118,16 @@ def load_state(setup: Setup, out: Path) -> tuple[RunState, int, list[str]]:
 
 def _template(setup: Setup) -> RunState:
     """Shapes and dtypes of the state of all seeds."""
-    return jax.eval_shape(jax.vmap(backend_of(setup.env).init(setup)), seed_keys(setup))
+    return _of_all_seeds(setup, _one_seed(setup))
+
+
+def _one_seed(setup: Setup) -> RunState:
+    return jax.eval_shape(backend_of(setup.env).init(setup), jax.eval_shape(lambda: jax.random.key(0)))
+
+
+def _of_all_seeds(setup: Setup, one: RunState) -> RunState:
+    seeds = setup.settings.num_seeds
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct((seeds, *x.shape), x.dtype), one)
 
 
 def build(setup: Setup, say: Callable[[str], None] | None = None) -> CompiledRun:
@@ -142,24 +153,6 @@ def _hush_loading() -> None:
     if level in (None, "NOTSET"):
         jax.config.update("jax_logging_level", "CRITICAL")
         jax.config.update("jax_logging_level", level)
-
-
-def _check_memory(setup: Setup, template: RunState) -> None:
-    if template.replay is not None:
-        leaves = jax.tree.leaves(template.replay.data)
-        one_seed = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in leaves]
-        free = _available_bytes()
-        if free is not None:
-            replays.check_memory(one_seed, one_seed[0].shape[0], len(setup.seeds), free)
-
-
-def _available_bytes() -> int | None:
-    """What the system can give, caches that it would drop included; None where it does not say."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return None
-    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), None)
 
 
 # --- running --------------------------------------------------------------------------------------

@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import math
 import os
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -18,6 +17,7 @@ from typing import Annotated, Any, NamedTuple
 import jax
 from tyro.constructors import PrimitiveConstructorSpec
 
+from trident.allowed import Length, Name, Range, Seed, check_value, checked
 from trident.errors import TridentError
 from trident.fields import change, check_name
 from trident.renamed import PRESETS, current
@@ -35,8 +35,8 @@ def parse_limits(words: list[str]) -> dict[str, float]:
             limits[name] = float(value)
         except ValueError:
             raise TridentError(f"--limit wants NAME=VALUE, e.g. --limit energy=0.1, not {word!r}") from None
-        if not equals or not math.isfinite(limits[name]):
-            raise TridentError(f"--limit wants NAME=VALUE with a finite value, not {word!r}")
+        if not equals:
+            raise TridentError(f"--limit wants NAME=VALUE, e.g. --limit energy=0.1, not {word!r}")
     return limits
 
 
@@ -71,30 +71,38 @@ _SEEDS = PrimitiveConstructorSpec(
 class Settings:
     """How a run is done, whatever the algorithm."""
 
-    episodes: int = 2000
+    episodes: Annotated[int, Range(1, 10**12)] = 2000
     """Training episodes per seed; one episode counts as `horizon` environment steps."""
-    seeds: Annotated[int | tuple[int, ...], _SEEDS] = 3
+    seeds: Annotated[Annotated[int, Range(1, 2**31 - 1)] | Annotated[tuple[Seed, ...], Length(1, 2**16)], _SEEDS] = 3
     """How many seeds are trained side by side, or which ones."""
-    seed: int = 0
+    seed: Seed = 0
     """Base of all random streams; seed number i of a run depends only on this and i."""
-    limit: Annotated[dict[str, float], _LIMITS] = field(default_factory=dict)
+    limit: Annotated[dict[Name, Annotated[float, Range(0.0, 1e9)]], _LIMITS] = field(default_factory=dict)
     """Other limits than the environment's own, on the mean cost per step."""
-    warm_start: str | None = None
+    warm_start: Name | None = None
     """Scripted policy the learner is fitted to before the first round."""
-    warm_start_rounds: int = 4
+    warm_start_rounds: Annotated[int, Range(1, 10**4)] = 4
     """Rounds of scripted data for --warm-start."""
-    start_from: str | None = None
+    start_from: Name | None = None
     """Folder of another run of the same algorithm, on the same spaces: go on from what it has learned (fine-tuning)."""
     shielded: bool = False
     """Pass every action through the environment's shield, in training and evaluation."""
-    eval_episodes: int = 200
+    eval_episodes: Annotated[int, Range(0, 10**7)] = 200
     """Fresh episodes per seed for the final evaluation."""
     references: bool = True
     """Evaluate the environment's scripted policies as well."""
     video: bool = True
     """Render an episode of the trained policy at the end."""
-    checkpoint_every: float = 60.0
+    checkpoint_every: Annotated[float, Range(0.0, 1e9)] = 60.0
     """Seconds between checkpoints."""
+
+    def faults(self) -> Iterator[str]:
+        if isinstance(self.seeds, tuple) and len(set(self.seeds)) < len(self.seeds):
+            yield "--seeds must be different from each other"
+
+    @property
+    def num_seeds(self) -> int:
+        return self.seeds if isinstance(self.seeds, int) else len(self.seeds)
 
     @property
     def seed_list(self) -> tuple[int, ...]:
@@ -114,7 +122,7 @@ class Setup(NamedTuple):
 
     @property
     def title(self) -> str:
-        count = len(self.seeds)
+        count = self.settings.num_seeds
         return f"{self.algorithm.name} on {self.spec.name}, {count} seed{'s' * (count > 1)}"
 
     @property
@@ -127,13 +135,13 @@ class Setup(NamedTuple):
 
     @property
     def rounds(self) -> int:
-        return math.ceil(self.settings.episodes * self.spec.horizon / self.steps_per_round)
+        return -(-self.settings.episodes * self.spec.horizon // self.steps_per_round)  # rounded up, exactly
 
 
 def make_setup(env: str | AnyEnv, algo: str, settings: Settings, config: Any = None) -> Setup:
     """`config` is a config dataclass, a mapping of the fields to change, or None for the preset's own."""
-    _check(settings)
-    algo = current(algo, PRESETS)
+    settings = checked(settings)
+    algo = current(check_value("the algorithm", Name, algo), PRESETS)
     name = env if isinstance(env, str) else env.spec.name  # a variant may share its spec with the original
     env = make_env(env) if isinstance(env, str) else env
     for limit in settings.limit:
@@ -141,6 +149,7 @@ def make_setup(env: str | AnyEnv, algo: str, settings: Settings, config: Any = N
     spec = dataclasses.replace(env.spec.with_limits(settings.limit), name=name)
     if config is None or isinstance(config, Mapping):
         config = change(default_config(algo, env, settings.warm_start is not None), config or {}, algo)
+    config = checked(config, "--algo.") if dataclasses.is_dataclass(config) else config
     if needs_shield(algo):
         settings = dataclasses.replace(settings, shielded=True)
     if settings.shielded and env.shield is None:
@@ -152,25 +161,13 @@ def make_setup(env: str | AnyEnv, algo: str, settings: Settings, config: Any = N
         raise TridentError(f"{algo} cannot be built for {spec.name}: {_one_line(error)}") from error
     if algorithm.plan.envs < 1 or algorithm.plan.steps < 1:
         raise TridentError("--algo.envs and --algo.steps must be at least 1")
-    return Setup(env, spec, algorithm, settings)
-
-
-def _check(settings: Settings) -> None:
-    seeds = settings.seed_list
-    bad = {
-        "--episodes must be at least 1": settings.episodes < 1,
-        "--seeds must be at least 1": not seeds,
-        "--seeds must be different from each other, each in [0, 2^31)": (
-            len(set(seeds)) < len(seeds) or any(not 0 <= s < 2**31 for s in seeds)
-        ),
-        "--seed must be in [0, 2^31)": not 0 <= settings.seed < 2**31,
-        "--eval-episodes must be at least 0": settings.eval_episodes < 0,
-        "--checkpoint-every must be at least 0": settings.checkpoint_every < 0,
-        "--warm-start-rounds must be at least 1": settings.warm_start_rounds < 1,
-    }
-    for message, wrong in bad.items():
-        if wrong:
-            raise TridentError(message)
+    setup = Setup(env, spec, algorithm, settings)
+    if setup.rounds >= 2**31:
+        raise TridentError(
+            f"{settings.episodes:,} episodes of {spec.horizon} steps are {setup.rounds:,} rounds of "
+            f"{setup.steps_per_round:,} steps; a run has fewer than 2^31: lower --episodes"
+        )
+    return setup
 
 
 def _one_line(error: Exception) -> str:

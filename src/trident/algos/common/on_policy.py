@@ -6,7 +6,7 @@ reward changes nothing in what is learned about costs. Costs are stacked over K.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -195,6 +195,11 @@ def log_prob(actor: Any, batch: AgentBatch, used: Bool[Array, "M P"]) -> Float[A
 def ratio(actor: Any, batch: AgentBatch, used: Bool[Array, "M P"]) -> Float[Array, "B"]:
     """pi_actor / pi_old of mode and parameters together; 1 for the dead, whose actions nobody took."""
     return jnp.where(batch.alive, jnp.exp(log_prob(actor, batch, used) - batch.log_prob), 1.0)
+
+
+def too_many_minibatches(minibatches: int, rows: int) -> Iterator[str]:
+    if minibatches > rows:
+        yield f"--minibatches must be at most {rows:,}, the rows of a round (envs x steps), not {minibatches:,}"
 
 
 def minibatch_rows(key: Any, epochs: int, minibatches: int, size: int) -> Int[Array, "S B"]:

@@ -8,15 +8,32 @@ otherwise (`training.presets.RESIDUAL`). Where a default differs from the paper'
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from trident.allowed import (
+    Clip,
+    Count,
+    Discount,
+    Fraction,
+    Length,
+    LogStd,
+    Passes,
+    Range,
+    Rate,
+    Rows,
+    Share,
+    TrustRegion,
+    Weight,
+    Widths,
+)
 from trident.errors import TridentError
-from trident.maths.discrete_gradient import ESTIMATORS
 from trident.types import EnvSpec
 
+Estimator = Literal["auto", "gs", "st", "stgc", "stgc-paper", "romberg", "exact", "relax"]
+PerConstraint = Annotated[tuple[Share, ...], Length(1, 64)]
 Source = Literal["pathwise", "score", "both", "weighed", "closed-form"]
 
 
@@ -24,15 +41,15 @@ Source = Literal["pathwise", "score", "both", "weighed", "closed-form"]
 class DataConfig:
     """What is collected, kept and discounted."""
 
-    envs: int = 64
+    envs: Count = 64
     """Parallel environments."""
-    steps: int = 50
+    steps: Count = 50
     """Steps of each environment per round."""
-    replay: int = 64_000
+    replay: Rows = 64_000
     """Transitions kept, for the critics and for the states in which policies are improved."""
-    discount: float = 0.95
+    discount: Discount = 0.95
     """Discount of rewards."""
-    cost_discount: float = 0.8
+    cost_discount: Discount = 0.8
     """Discount of costs; of costs that are declared immediate it is 0."""
 
 
@@ -40,7 +57,7 @@ class DataConfig:
 class ActorConfig:
     """SHA: hybrid policies and how gradients pass through their modes."""
 
-    hidden: tuple[int, ...] = (128, 128)
+    hidden: Widths = (128, 128)
     """Hidden layers of each actor."""
     share_actors: bool = True
     """Agents of a kind share one actor, and move together by one step; otherwise each has its own."""
@@ -51,16 +68,16 @@ class ActorConfig:
     base_policy: bool = True
     """Residual policy: actors learn corrections to the base policy of the environment's physics, if it has one. A run
     then begins with a sensible policy, mostly within its limits. The preset `trident-scratch` learns without one."""
-    log_std: float = -0.7
+    log_std: LogStd = -0.7
     """Initial log standard deviation before the squash."""
-    log_std_final: float = -1.8
+    log_std_final: LogStd = -1.8
     """Upper bound of the log standard deviation at the end of the run: the bound falls linearly over the run, so that
     the policy which was kept within its limits while it explored becomes the one that is evaluated."""
-    estimator: str = "auto"
+    estimator: Estimator = "auto"
     """Discrete gradient: auto (exact up to 4 modes, stgc above), gs, st, stgc, stgc-paper, romberg, exact, relax."""
-    tau_min: float = 0.1
+    tau_min: Annotated[float, Range(above=0.0, most=1.0)] = 0.1
     """Temperature after annealing from 1."""
-    warm_steps: int = 1500
+    warm_steps: Passes = 1500
     """Behaviour-cloning minibatches of a warm start (--warm-start), and half as many for the critics."""
 
 
@@ -68,9 +85,9 @@ class ActorConfig:
 class CriticConfig:
     """PIRC: a closed form of the physics plus learned residuals."""
 
-    reward_hidden: tuple[int, ...] = (256, 256)
+    reward_hidden: Widths = (256, 256)
     """Hidden layers of the reward critic."""
-    cost_hidden: tuple[int, ...] = (128, 128)
+    cost_hidden: Widths = (128, 128)
     """Hidden layers of each cost critic."""
     physics: Literal["residual", "additive", "none"] = "residual"
     """residual: frozen closed form + learned residual; additive: plain critics of a reward shaped by the closed form;
@@ -80,13 +97,13 @@ class CriticConfig:
     horizon: Literal["fitted", "one-step"] = "fitted"
     """fitted: the closed form values what follows an action, by weights from early data; one-step: it is this step's
     reward and costs alone, unscaled, as printed."""
-    minibatches: int = 64
+    minibatches: Count = 64
     """Critic minibatches per round."""
-    batch: int = 256
+    batch: Count = 256
     """Rows of a critic minibatch."""
-    lr: float = 1e-3
+    lr: Rate = 1e-3
     """Learning rate of the critics."""
-    target_rate: float = 0.03
+    target_rate: Share = 0.03
     """Rate at which target networks follow."""
 
 
@@ -99,41 +116,41 @@ class StepConfig:
     the advantages of this round (GAE upon the critic); both: the sum of the two; weighed: the same, but the critics'
     gradients count as much as their own advantages correlate with those; closed-form: the gradients of the critics'
     closed form alone. Costs are always pathwise."""
-    gae_lambda: float = 0.95
+    gae_lambda: Share = 0.95
     """Decay of the advantage estimator's traces (score, both, weighed; so the next two)."""
-    clip: float = 0.2
+    clip: Clip = 0.2
     """Clip range of the probability ratio in the inner steps."""
-    inner_epochs: int = 4
+    inner_epochs: Passes = 4
     """Inner passes over a round's data."""
-    updates: int = 4
+    updates: Passes = 4
     """Passes over the kinds of agents per round (U)."""
-    policy_batch: int = 1024
+    policy_batch: Count = 1024
     """Rows of a policy update: replayed states, each with two opposite draws of noise, spread over the kind's
     members."""
     filter: bool = True
     """Follow only what two halves of the batch agree on (Wiener filter)."""
-    violation_fraction: float = 0.5
+    violation_fraction: Fraction = 0.5
     """Fraction of the replayed states in which some limit was violated (importance-weighted). Violations are rare: a
     plain batch holds a few of them, and a step along its gradient would mend those and no others."""
     agent_order: Literal["random", "fixed", "simultaneous"] = "random"
     """Kinds of agents one after another, in this order; simultaneous: all against the others' old policies."""
-    trust_region: float = 0.06
+    trust_region: TrustRegion = 0.06
     """KL of a policy per round (delta), the mean over a kind's members, shared equally by the passes."""
-    trust_region_final: float = 0.25
+    trust_region_final: Share = 0.25
     """Fraction of it that is left at the end of the run. Steps are as long as the trust region allows, however noisy
     their direction: a run whose steps never shorten ends in their noise."""
     metric: Literal["kl", "euclidean"] = "kl"
     """What the trust region measures; euclidean is a step of fixed length, its KL unchecked."""
-    fisher_batch: int = 512
+    fisher_batch: Count = 512
     """States of the Fisher matrix, the first of the policy batch. Few are not enough for an accurate solution: it would
     go far where those few say nothing."""
-    cg_steps: int = 2
+    cg_steps: Passes = 2
     """Conjugate-gradient steps."""
     precondition: bool = True
     """Precondition them layer by layer (K-FAC): two steps then do what ten do without."""
-    damping: float = 0.01
+    damping: Weight = 0.01
     """Added to the Fisher matrix's diagonal."""
-    backtracks: int = 8
+    backtracks: Passes = 8
     """Lengths of a step that the line search tries, each 0.7 of the last, before it gives the step up."""
 
 
@@ -144,15 +161,15 @@ class SafetyConfig:
     method: Literal["lyapunov", "lagrangian", "none"] = "lyapunov"
     """lyapunov: a round's costs may change by alpha (d - J - xi); lagrangian: no budget, but Lagrange multipliers in
     the objective; none: limits are only reported."""
-    alpha: float | tuple[float, ...] = 0.2
+    alpha: Share | PerConstraint = 0.2
     """Fraction of the slack that a round may spend; one number for every constraint, or one each."""
-    alpha_back: float | tuple[float, ...] = 0.3
+    alpha_back: Share | PerConstraint = 0.3
     """Fraction of the excess that a round must give back, as far as the trust region can; likewise."""
-    slack: float | tuple[float, ...] = 0.0
+    slack: Weight | Annotated[tuple[Weight, ...], Length(1, 64)] = 0.0
     """xi: subtracted from the limits, in units of cost per step; likewise."""
-    tighten: float = 0.5
+    tighten: Annotated[float, Range(above=0.0, most=10.0, usual=(0.0, 1.0))] = 0.5
     """Training limits as a fraction of the declared ones: an optimiser spends what it is given."""
-    smooth: float = 0.6
+    smooth: Fraction = 0.6
     """Weight of the past in the moving mean of the measured costs: one round sees parts of few episodes. A warm start
     sets 0.85: costs do not fall from far above their limits then, where a long mean would lag."""
     recovery: Literal["natural", "none"] = "natural"
@@ -178,20 +195,12 @@ class TridentConfig:
 
 
 def check(config: TridentConfig, spec: EnvSpec) -> None:
-    """A TridentError for values that cannot work."""
-    data, actor, step, safety = config.data, config.actor, config.step, config.safety
+    """A TridentError for values that cannot work together, or not in this environment."""
+    step, safety = config.step, config.safety
     wrong = {
-        "trident learns from replayed transitions: --algo.data.replay must be at least 1": data.replay < 1,
-        f"unknown estimator {actor.estimator!r}: there are auto, {', '.join(ESTIMATORS)}": (
-            actor.estimator not in ("auto", *ESTIMATORS)
-        ),
-        "--algo.step.updates must be at least 1": step.updates < 1,
-        "--algo.step.backtracks must be at least 1": step.backtracks < 1,
-        "--algo.actor.tau-min must be above 0: temperatures are divided by": actor.tau_min <= 0.0,
         "--algo.step.damping must be above 0: a unit that never fires would be divided by it": (
             step.precondition and step.damping <= 0.0
         ),
-        "--algo.step.violation-fraction must be at least 0, and below 1": not 0.0 <= step.violation_fraction < 1.0,
     }
     for name in ("alpha", "alpha_back", "slack"):
         each, option = getattr(safety, name), name.replace("_", "-")
