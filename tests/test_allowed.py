@@ -6,6 +6,8 @@ import dataclasses
 import importlib
 import math
 import pkgutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -154,6 +156,15 @@ ANY = st.one_of(
 )  # fmt: skip
 
 
+@contextmanager
+def suppress_into(lines: list[str]) -> Iterator[None]:
+    """Keeps what a TridentError says; any other exception goes on."""
+    try:
+        yield
+    except TridentError as error:
+        lines.append(str(error))
+
+
 @given(st.data())
 def test_no_value_of_any_type_is_more_than_one_line(data):
     """Of a config by itself, of settings, and of the mapping that `trident.train(config=...)` takes."""
@@ -162,9 +173,10 @@ def test_no_value_of_any_type_is_more_than_one_line(data):
     fields = list(vars(Settings()))
     name = data.draw(st.sampled_from(fields))
     value = data.draw(ANY)
-    try:
+    refusals = []
+    with suppress_into(refusals):
         make_setup(env, algo, dataclasses.replace(Settings(), **{name: value}))
-        name = data.draw(st.sampled_from(list(flatten(ALGORITHMS[algo].config))))
+    name = data.draw(st.sampled_from(list(flatten(ALGORITHMS[algo].config))))
+    with suppress_into(refusals):
         make_setup(env, algo, Settings(), {name: value})
-    except TridentError as error:
-        assert "\n" not in str(error)
+    assert not any("\n" in line for line in refusals)

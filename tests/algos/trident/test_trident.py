@@ -29,6 +29,7 @@ from trident.algos.trident.cost_tracking import UNLIMITED, CostTracker, measure,
 from trident.algos.trident.critics import residual, shaped
 from trident.algos.trident.problem import Problem, anneal_log_std, temperature
 from trident.algos.trident.surrogate import RatioRows, act_with_noise, drifts, pathwise_change, pathwise_gradients
+from trident.allowed import checked
 from trident.envs.probes.one_shot import PROBES
 from trident.errors import TridentError
 from trident.fields import change, flatten
@@ -357,7 +358,7 @@ def test_constrained_policy_is_evaluated_stochastically():
 @pytest.mark.parametrize("wrong", [{"updates": 0}, {"tau_min": 0.0}, {"damping": 0.0}])
 def test_nothing_is_divided_by_zero(wrong):
     with pytest.raises(TridentError, match="must be"):
-        trident.make(change(SMALL, wrong), PROBES["probe-mode"]().spec)
+        trident.make(checked(change(SMALL, wrong)), PROBES["probe-mode"]().spec)
 
 
 def test_physics_that_is_not_finite_is_what_the_run_stops_at():
@@ -378,7 +379,7 @@ def test_physics_that_is_not_finite_is_what_the_run_stops_at():
 def test_a_learner_from_replay_needs_one():
     env = PROBES["probe-mode"]()
     with pytest.raises(TridentError, match="replay must be at least 1"):
-        trident.make(change(SMALL, {"replay": 0}), env.spec, env.physics)
+        trident.make(checked(change(SMALL, {"replay": 0})), env.spec, env.physics)
 
 
 def test_states_come_twice_with_opposite_noise():
