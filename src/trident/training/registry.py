@@ -11,7 +11,7 @@ from importlib.metadata import EntryPoint
 from typing import Any
 
 from trident.allowed import Count
-from trident.envs import intersection, smac
+from trident.envs import intersection, navigation, simple_spread, smac
 from trident.envs.checks.shapes import declaration_faults
 from trident.envs.intersection.smarts.env import SmartsIntersection
 from trident.envs.probes import PROBES
@@ -56,6 +56,21 @@ INTERSECTION_HELP = {
     "intersection-raw": "steering angles instead of corrections to a lane tracker",
 }
 
+SPREAD_HELP = {
+    "simple-spread": "MPE's simple_spread: 3 agents cover 3 landmarks and may overlap in 2 % of the steps (version 1)",
+    "simple-spread-discrete": "the same with MPE's five pushes",
+    "simple-spread-hybrid": "the same: a push and how strong it is",
+    "simple-spread-n5": "5 agents, 5 landmarks",
+}
+
+NAVIGATION_HELP = {
+    "navigation": "4 agents drive to their goals past 4 obstacles and each other, after VMAS's task (version 1)",
+    "navigation-hybrid": "the same: drive or brake",
+    "navigation-free": "without obstacles",
+    "navigation-n8": "8 agents, 8 obstacles",
+    "navigation-n16": "16 agents, 16 obstacles",
+}
+
 ENVS: dict[str, EnvEntry] = {
     name: EnvEntry(UAV_MEC_HELP.get(name, "a variant of uav-mec"), partial(UavMec, config))
     for name, config in VARIANTS.items()
@@ -63,6 +78,14 @@ ENVS: dict[str, EnvEntry] = {
 ENVS |= {
     name: EnvEntry(INTERSECTION_HELP[name], partial(intersection.Intersection, config))
     for name, config in intersection.VARIANTS.items()
+}
+ENVS |= {
+    name: EnvEntry(SPREAD_HELP[name], partial(simple_spread.SimpleSpread, config))
+    for name, config in simple_spread.VARIANTS.items()
+}
+ENVS |= {
+    name: EnvEntry(NAVIGATION_HELP[name], partial(navigation.Navigation, config))
+    for name, config in navigation.VARIANTS.items()
 }
 ENVS["smarts-intersection"] = EnvEntry(
     "intersection in the SMARTS simulator, outside JAX (extra: smarts)", SmartsIntersection

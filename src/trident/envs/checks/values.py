@@ -358,7 +358,7 @@ def _physics_values(env: Any, dice: _Dice, walk: _Walk) -> Iterator[str]:
                 "physics.base_policy is not finite; "
                 "whatever an agent sees, every mode needs a preference and parameters"
             )
-        elif np.abs(np.where(spec.action.used, suggested.unit, 0.0)).max() > 1.0 + 1e-4:
+        elif np.abs(np.where(spec.action.used, suggested.unit, 0.0)).max(initial=0.0) > 1.0 + 1e-4:
             yield "physics.base_policy suggests parameters outside [-1, 1]; scale them to the box of their mode"
 
 
