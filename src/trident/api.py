@@ -245,7 +245,7 @@ class Run:
         progress: Progress | None = None,
     ) -> dict[str, Any]:
         """Every seed's policy and the scripted references on the same fresh episodes; `write` keeps each result as soon
-        as it is there. Unless told otherwise, policies are flown as their algorithm wants it (`Algorithm.sampled`)."""
+        as it is there. By default policies are stochastic if their algorithm is evaluated so (`Algorithm.sampled`)."""
         session.enable_compilation_cache()
         progress, result = progress or Silent(), {}
         for result in assess_run(
@@ -259,8 +259,7 @@ class Run:
 
     def policy(self, seed: int | None = None, deterministic: bool | None = None) -> AnyPolicy:
         """As a function of (key, env state, time step), for rollouts; outside JAX see
-        `trident.simulation.host.HostPolicy`. Unless told otherwise it is flown as its algorithm wants it
-        (`Algorithm.sampled`)."""
+        `trident.simulation.host.HostPolicy`. By default it is stochastic if its algorithm is evaluated so."""
         row, env, algorithm = self._row(seed), self.setup.env, self.setup.algorithm
         deterministic = not algorithm.sampled if deterministic is None else deterministic
         state = jax.tree.map(lambda x: x[row], self.state.algo)
@@ -285,7 +284,7 @@ class Run:
         """Actions for observations [N, O] or [batch, N, O], as NumPy arrays; `seed` chooses whose policy.
 
         By default all modes are allowed, all agents alive, and the first seed that has not diverged acts. Given a
-        `key`, the policy is flown as in its evaluations (`Algorithm.sampled`); without one, by its most likely actions.
+        `key`, the policy acts as in its evaluations (`Algorithm.sampled`); without one, by its most likely actions.
         """
         algorithm, spec = self.setup.algorithm, self.setup.spec
         if algorithm.name in self.setup.env.scripted:

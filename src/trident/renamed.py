@@ -12,6 +12,8 @@ PRESETS = {
 }
 POLICIES = {"reflex": "base-policy"}
 """Scripted policies."""
+ALGORITHMS = PRESETS | POLICIES
+"""What may stand behind --algo."""
 OPTIONS = {"--film": "--video", "--no-film": "--no-video", "--commits": "--any-commit"}
 SETTINGS = {"film": "video"}
 CONFIG = {"reflex": "base_policy", "attention": "violation_fraction", "slope": "gradient"}

@@ -247,7 +247,7 @@ class Physics:
     predict: Callable[[Float[Array, "S"], HybridAction], Float[Array, "S"]]
     """Mean successor state."""
     nominal: Callable[[Float[Array, "S"]], HybridAction]
-    """What "carry on sensibly" means in a state."""
+    """The nominal controller: a sensible joint action in a state."""
     base_policy: BasePolicy | None = None
     """Optional: the same for one agent that knows only its own observation. Actors may learn corrections to it."""
     bulk: BulkPhysics | None = None

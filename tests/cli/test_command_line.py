@@ -184,6 +184,23 @@ def test_settings_of_a_group_may_be_named_without_it():
         assert _full_name("--algo.attention", config, "trident") == "--algo.step.violation-fraction"
 
 
+@pytest.mark.filterwarnings("always::FutureWarning")
+@pytest.mark.parametrize(
+    ("words", "today"),
+    [
+        (["--algo", "trident-no-reflex"], "trident-scratch"),
+        (["--algo=mappo-lag-reflex"], "mappo-lag-residual"),
+        (["--algo", "reflex"], "base-policy"),
+    ],
+)
+def test_algorithms_by_their_names_of_old_say_the_new_one(words, today, capsys):
+    """All the way to the setup, whose mistake ends the command: options depend on the name, too."""
+    assert main(["train", "uav-mec", *words, "--episodes", "0"]) == 2
+    said = capsys.readouterr().err
+    assert f" is now called {today}\n" in said
+    assert "--episodes must be at least 1" in said
+
+
 def test_a_quick_trial_is_short_keeps_the_learner_and_says_what_it_left_out(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["train", "tiny", "--algo", "tiny", "--quick", "--seeds", "2"]) == 0

@@ -185,8 +185,8 @@ def jax_parts(problem: Problem, way: Way, few: int) -> dict[str, tuple[Callable[
         return conjugate_gradient(of.product, g, way.cg_steps, RULE.damping, of.precondition)
 
     def step(gram: Any, budget: Any) -> Any:
-        wish = single_clip(gram[1:, 1:], budget, RULE.delta, RULE.margin)
-        return constrained_step(gram, joint_clip(gram[1:, 1:], wish, RULE.delta, RULE.margin)[1], RULE.delta).weights
+        asked = single_clip(gram[1:, 1:], budget, RULE.delta, RULE.margin)
+        return constrained_step(gram, joint_clip(gram[1:, 1:], asked, RULE.delta, RULE.margin)[1], RULE.delta).weights
 
     def trial(theta: Any, p: Problem, new: Any) -> Any:
         of = pieces(theta, p)

@@ -53,8 +53,8 @@ class EvalOptions:
     env: Name | None = None
     """Another environment with the same spaces, e.g. a variant or another simulator."""
     policy: Literal["own", "sampled", "most-likely"] = "own"
-    """Draw actions from the policy or take the most likely ones; own: as the algorithm is meant to be flown (TRIDENT
-    draws where there are limits, the others do not)."""
+    """Draw actions from the policy or take the most likely ones; own: as the algorithm is evaluated (TRIDENT draws
+    where there are limits, the others do not)."""
     references: bool = True
     """Play the scripted references too."""
 

@@ -15,7 +15,7 @@ from trident.allowed import Name
 from trident.cli.options import parse, wants_help
 from trident.errors import TridentError
 from trident.fields import flatten, spelled_out
-from trident.renamed import CONFIG, current
+from trident.renamed import ALGORITHMS, CONFIG, current
 from trident.training.registry import default_config, has_env, make_env
 from trident.training.settings import Settings, make_setup
 from trident.types import AnyEnv
@@ -73,6 +73,7 @@ class TrainOptions:
 
 
 def train(argv: list[str]) -> int:
+    argv = _with_names_of_today(argv)
     name, algo = _env_and_algo(argv)
     env = make_env(name)
     config = default_config(algo, env)
@@ -95,6 +96,14 @@ def finish(run: api.Run) -> int:
         print(f"\n{run.table()}")
     print(f"\neverything is in {run.out}")
     return 0
+
+
+def _with_names_of_today(argv: list[str]) -> list[str]:
+    """--algo trident-no-reflex -> --algo trident-scratch, with a word on it."""
+    out = [f"--algo={current(word[7:], ALGORITHMS)}" if word.startswith("--algo=") else word for word in argv]
+    return [
+        current(word, ALGORITHMS) if before == "--algo" else word for before, word in zip(["", *out], out, strict=False)
+    ]
 
 
 def _env_and_algo(argv: list[str]) -> tuple[str, str]:

@@ -87,8 +87,8 @@ def relaxations(
     def soft(temperature: Temperature) -> Array:
         return mode_probs(tilted / temperature, mask)
 
-    def straight_through(slope: Array) -> Array:
-        return hard_sample(logits, mask, gumbel) + (slope - jax.lax.stop_gradient(slope))
+    def straight_through(relaxed: Array) -> Array:
+        return hard_sample(logits, mask, gumbel) + (relaxed - jax.lax.stop_gradient(relaxed))
 
     def combine(weights: list[Temperature], samples: list[Array]) -> tuple[Array, Array]:
         column = jnp.stack([jnp.asarray(w, logits.dtype) for w in weights])

@@ -1,4 +1,4 @@
-"""Noisy gradients: how much of one to believe, told by two halves of its batch."""
+"""Noisy gradients: the signal fraction of one, estimated from two halves of its batch."""
 
 from __future__ import annotations
 

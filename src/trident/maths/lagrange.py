@@ -4,8 +4,9 @@
     I = max(I + k_i e, 0)
     lambda = max(k_p e + I + k_d max(e - e_last, 0), 0) x (unit of reward / unit of cost)
 
-The excess is relative and clipped, and the multiplier is an exchange rate in natural units, so that the gains mean the
-same for every constraint: k_i = 0.1 moves a multiplier by at most a tenth of the exchange rate per round.
+The excess is relative and clipped, and the multiplier is in units of the advantage-scale ratio of reward and cost, so
+that the gains mean the same for every constraint: k_i = 0.1 moves a multiplier by at most a tenth of that ratio per
+round.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ SMALLEST_LIMIT = 1e-5
 class Multipliers(NamedTuple):
     integral: Float[Array, "K"]
     excess: Float[Array, "K"]  # of the last round
-    value: Float[Array, "K"]  # in units of the exchange rate
+    value: Float[Array, "K"]  # in units of the advantage-scale ratio
 
 
 def multipliers_init(count: int, start: float) -> Multipliers:

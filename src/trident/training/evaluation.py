@@ -53,8 +53,8 @@ def assess_run(
     progress: Progress | None = None,
 ) -> Iterator[dict[str, Any]]:
     """The content of result.json, anew after every policy, the run's own first: summaries per policy and seed. Who is
-    still to come stands in `pending`. A diverged seed is listed, not averaged. Unless told otherwise, policies are
-    flown as their algorithm wants it (Algorithm.sampled)."""
+    still to come stands in `pending`. A diverged seed is listed, not averaged. By default policies are
+    evaluated as their algorithm asks for, stochastically or not (Algorithm.sampled)."""
     progress = progress or Silent()
     good = [i for i, seed in enumerate(setup.seeds) if str(seed) not in diverged]
     name = setup.algorithm.name

@@ -20,7 +20,7 @@ from tyro.constructors import PrimitiveConstructorSpec
 from trident.allowed import Length, Name, Range, Seed, check_value, checked
 from trident.errors import TridentError
 from trident.fields import change, check_name
-from trident.renamed import PRESETS, current
+from trident.renamed import ALGORITHMS, current
 from trident.run_directory import RUN, read_run, write_json
 from trident.training.registry import default_config, has_algorithm, has_env, make_algorithm, make_env, needs_shield
 from trident.types import Algorithm, AnyEnv, EnvSpec
@@ -141,7 +141,7 @@ class Setup(NamedTuple):
 def make_setup(env: str | AnyEnv, algo: str, settings: Settings, config: Any = None) -> Setup:
     """`config` is a config dataclass, a mapping of the fields to change, or None for the preset's own."""
     settings = checked(settings)
-    algo = current(check_value("the algorithm", Name, algo), PRESETS)
+    algo = current(check_value("the algorithm", Name, algo), ALGORITHMS)
     name = env if isinstance(env, str) else env.spec.name  # a variant may share its spec with the original
     env = make_env(env) if isinstance(env, str) else env
     for limit in settings.limit:

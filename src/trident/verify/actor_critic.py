@@ -94,8 +94,8 @@ def _groups(env: UavMec, name: str, setting: Setting, gumbels: Any, tau: Any) ->
     """Mean and mean square of the gradients of every group of draws."""
 
     def group(noise: Any) -> Any:
-        slope = jax.grad(lambda l, g: _value(env, setting, name, l, g, tau))
-        draws = jax.vmap(lambda g: slope(setting.logits, g))(noise)
+        gradient = jax.grad(lambda l, g: _value(env, setting, name, l, g, tau))
+        draws = jax.vmap(lambda g: gradient(setting.logits, g))(noise)
         return jnp.mean(draws, axis=0), jnp.mean(draws**2, axis=0)
 
     return jax.lax.map(group, gumbels)

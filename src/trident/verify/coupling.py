@@ -116,8 +116,8 @@ def _balance(gradients: Any) -> Any:
 def leak(game: Game, theta: Any, errors: Errors, sizes: Any, eta: Any, way: str) -> Any:
     """Rise of the cost with errors of these sizes (gradient, critic, shaping), less that without."""
     beta, epsilon, omega = sizes
-    believed = game._replace(signals=game.signals.at[..., 0].add(omega * errors.shaping))
-    now = evaluate(believed, joint(theta))
+    estimated = game._replace(signals=game.signals.at[..., 0].add(omega * errors.shaping))
+    now = evaluate(estimated, joint(theta))
     q = now.action + epsilon * errors.critic
     seen = jax.jacrev(lambda t: jnp.einsum("s,sa,saj->j", now.visits, joint(t), q))(theta) + beta * errors.gradient
     true = true_gradients(game, theta)

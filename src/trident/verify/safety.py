@@ -163,7 +163,7 @@ def farther(data: Data, name: str) -> Estimate:
     return mean_interval(np.array(data["nash_gap"][name]) - data["nash_gap"]["as analysed"])
 
 
-def _judge_rivals(data: Data) -> Evidence:
+def _judge_baselines(data: Data) -> Evidence:
     def times(name: str) -> Estimate:
         """Geometric mean over games of the violation of 1,024 rounds over LCPO's."""
         last = [np.log(np.array(data["constant"][k]["violation"])[:, -1]) for k in (name, "as analysed")]
@@ -294,10 +294,10 @@ CLAIMS = (
         "with the line search on the true costs in every game; with linearised costs on average, not in every one",
     ),
     Claim(
-        "rivals",
+        "baselines",
         "section 5.2, tables 1 and 2",
         "a Lagrangian and MACPO violate 5.9 and 4.2 times as much",
-        _judge_rivals,
+        _judge_baselines,
         "the Lagrangian does; with exact gradients MACPO's rule violates less, and stalls",
     ),
     Claim(

@@ -49,7 +49,7 @@ def measure(seed: int, say: Say, relax: bias.Relax = relaxations, modes: tuple[i
     say("two modes beside forbidden ones")
     masked = {name: change_beside_forbidden(relax, name, two[name]) for name in ESTIMATORS}
     reference = [line_sup(relax, "stgc-paper", (0.0125,), tau0=t)["linear"][0] for t in REFERENCES]
-    remainder = float(reference[0] / (0.0125 * REFERENCES[0] * _laplacian_slope()))
+    remainder = float(reference[0] / (0.0125 * REFERENCES[0] * _laplacian_gradient()))
     say("three to eight modes")
     with jax.enable_x64(True):
         many = {str(m): _many(seed, m) for m in modes}
@@ -82,7 +82,7 @@ def change_beside_forbidden(relax: bias.Relax, name: str, alone: dict[str, list[
     return float(max(np.abs(np.array(beside[h]) - alone[h][-SMALL:]).max() for h in bias.OBJECTIVES))
 
 
-def _laplacian_slope() -> float:
+def _laplacian_gradient() -> float:
     """Largest |J_2| over the logits: J_2 = pi^2 / 12 d/dl (p_11 + p_22) = pi^2 / 6 d^3 p / dl^3 for two modes."""
     p = 1.0 / (1.0 + np.exp(-np.array(bias.LOGITS)))
     third = p * (1.0 - p) * (1.0 - 6.0 * p + 6.0 * p**2)
@@ -151,8 +151,8 @@ def _forbidden(relax: bias.Relax, name: str) -> float:
         return jnp.sum(weights * jnp.sin(samples @ jnp.arange(1.0, 5.0)))
 
     noise = jax.random.gumbel(jax.random.key(0), (256, 4), logits.dtype)
-    slopes = jax.vmap(jax.grad(surrogate), (None, 0))(logits, noise)
-    return float(np.abs(np.asarray(slopes)[:, ~np.asarray(mask)]).max())
+    gradients = jax.vmap(jax.grad(surrogate), (None, 0))(logits, noise)
+    return float(np.abs(np.asarray(gradients)[:, ~np.asarray(mask)]).max())
 
 
 # --- judging --------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ costs, and the others one thing each."""
 
 
 class Injection(NamedTuple):
-    """Errors added to what the learner believes."""
+    """Errors added to what the learner estimates."""
 
     gradient: Float[Array, "N J D"]
     critic: Float[Array, "S A J"]
@@ -135,8 +135,8 @@ def update(
     """One round over all agents."""
     old = jax.nn.softmax(logits, axis=-1)
     truth = evaluate(game, mix(list(old)))
-    believed = game._replace(signals=game.signals.at[..., 0].add(wrong.shaping))
-    values = evaluate(believed, mix(list(old)))
+    estimated = game._replace(signals=game.signals.at[..., 0].add(wrong.shaping))
+    values = evaluate(estimated, mix(list(old)))
     advantage = values.action - values.state[:, None] + wrong.critic
     budget = -style.alpha * (truth.total[1:] - game.limits)
 

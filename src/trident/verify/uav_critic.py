@@ -1,7 +1,7 @@
 """Theorem 3 on UAV-MEC: how many transitions TRIDENT's critic needs with its closed form and without.
 
 A fixed policy (each agent does what is nominal, or with some probability anything) flies `uav-mec`; critics are
-TRIDENT's own (`closed_form`, `critics.td_step`), fitted by TD to the transitions of the first few environments, with
+TRIDENT's own (`physics_value`, `critics.td_step`), fitted by TD to the transitions of the first few environments, with
 the closed form's weights from the same transitions. They are judged in states of other flights: from the same state and
 joint action two independent continuations give returns G1, G2, and E[(G1 - Q)(G2 - Q)] is the critic's squared error
 without the returns' own noise.

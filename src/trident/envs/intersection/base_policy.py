@@ -1,6 +1,6 @@
 """What one driver can tell from its own observation alone: the lane of the route, as fast as the rules allow.
 
-The rules are those of `intersection_relations.speed_limit`, which `nominal` applies to all vehicles at once: be able to
+The rules are those of `right_of_way.speed_limit`, which `nominal` applies to all vehicles at once: be able to
 stop before the first conflict point that belongs to someone else, behind the leader even if it brakes, and slow enough
 for the bend. All of it stands in the observation (`intersection.see_self`). Planned with less than the full brake and
 with some room to spare, so that exploration does no harm.

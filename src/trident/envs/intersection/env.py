@@ -1,8 +1,8 @@
 """An intersection without lights: vehicles choose a lane and (accelerator, brake, steering), and must not collide.
 
-N vehicles arrive at random times on four arms with two lanes each way, each with a wish to turn left, go straight or
-turn right. A step: lanes are chosen, vehicles drive (kinematic bicycle), who crashed, left the road or arrived leaves,
-and who is due enters. All chance lies in the initial state: when, where and how fast everyone comes.
+N vehicles arrive at random times on four arms with two lanes each way, each intending to turn left, go straight or turn
+right. A step: lanes are chosen, vehicles drive (kinematic bicycle), who crashed, left the road or arrived leaves, and
+who is due enters. All chance lies in the initial state: when, where and how fast everyone comes.
 
     reward = mean over the vehicles of  0.1 progress (m) - 0.1 time (s) + 30 [goal] - 10 [crash or off the road]
 

@@ -192,7 +192,7 @@ def drive_at(config: IntersectionConfig, t: Traffic, lane: Array, speed: Float[A
 
 
 def nominal(config: IntersectionConfig, array: Float[Array, "S"]) -> HybridAction:
-    """Carry on sensibly: in the lane of the route, as fast as the rules of `intersection_relations` allow."""
+    """Nominal controller: keep the lane of the route, as fast as the rules of `right_of_way` allow."""
     t = unpack(config, array)
     lane = route_lane(config, t)
     chosen = choose_lane(config, t, lane)

@@ -2,7 +2,7 @@
 
 - `aim`: first-come-first-served reservations (after Dresner and Stone): in the order in which vehicles pass the lock
   line, each reserves the earliest time at which it crosses all its conflict points after everyone before it, and
-  drives so as to arrive at that time. The rules of `intersection_relations` are its collision avoidance.
+  drives so as to arrive at that time. The rules of `right_of_way` are its collision avoidance.
 - `all-stop`: everyone stops at the line; then one after another, in order of arrival, when the way is free.
 - `aggressive`: everyone for itself, flat out (slowing only for turns), blind to others.
 - `random`: lane and parameters uniform.

@@ -4,7 +4,7 @@ Three filters, each leaving what is safe untouched:
 
 - lane: a change is accepted if, in the new lane, both the vehicle behind and the vehicle itself could still stop
   behind each other's leader, whatever everyone does in this step;
-- pedals: the acceleration is capped so that the rules of `intersection_relations` hold after the step (a brake-to-stop
+- pedals: the acceleration is capped so that the rules of `right_of_way` hold after the step (a brake-to-stop
   backup ends before every conflict point that is not one's own by order of commitment, behind every leader, and slow
   enough for the turn);
 - steering: the correction is clipped so that the rear axle stays in a tube around the lane. With the tracker's gains

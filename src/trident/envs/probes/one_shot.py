@@ -265,7 +265,7 @@ def probe_constrained_modes() -> Probe:
 def probe_unsafe_start() -> Probe:
     """Two agents, reward -sum_i (x_i - a_i)^2, cost mean_i (1 + x_i) <= d on [-1, 1]^2: zero actions are unsafe.
 
-    With a = (0.5, 0.1) and d = 0.6, the middle of the boxes costs 1 > d and the way back costs reward. Stationarity:
+    With a = (0.5, 0.1) and d = 0.6, the middle of the boxes costs 1 > d and recovery costs reward. Stationarity:
     2 (a_i - x_i) = lambda / 2, so x_i = a_i - lambda / 4; the binding limit 1 + mean(a) - lambda / 4 = d gives
     lambda = 4 (1 + mean(a) - d) = 2.8, x* = (-0.2, -0.6), inside the box, optimum -2 (lambda / 4)^2 = -0.98. Both
     agents spend from one limit: each alone would have to guess the other's share.

@@ -272,7 +272,7 @@ def predict(config: SmacConfig, array: Float[Array, "S"], action: HybridAction) 
 
 
 def nominal(config: SmacConfig, num_modes: int, array: Float[Array, "S"]) -> HybridAction:
-    """Carry on sensibly: focus on the nearest enemy, no offset."""
+    """Nominal controller: focus on the nearest enemy, no offset."""
     s = unpack(config, array)
     mask = allowed_modes(config, num_modes, s.x, s.y, s.health > 0)
     mode = focus(config, s.x, s.y, s.pool, mask, weakest=False)

@@ -1,6 +1,6 @@
 """What one UAV can tell from its own observation alone: where to drift, how fast, and which mode is the quickest.
 
-The mode is that of `uav_mec_physics.nominal`, which knows the global state: own place and load, the middle of the own
+The mode is that of `physics.nominal`, which knows the global state: own place and load, the middle of the own
 users and the backhaul's efficiency to every fog all stand in the observation (`uav_mec.observe`). So does what nominal
 leaves out: who is heard nearby and has no place left. The speed is as high as E_max allows on top of the computing of
 each mode, with something left for exploration.
@@ -25,7 +25,7 @@ CONFIDENCE = 4.0
 CAUTION = 0.7
 """Share of E_max that is planned with: exploration spends some, too."""
 NEAR = 20.0
-"""Nobody hurries who is as near as that to where he wants to be, m."""
+"""Distance below which a UAV does not speed up, m."""
 LEAN = 0.5
 """Share of the way to a full UAV that an idle one aims for."""
 SECTORS = 8

@@ -217,7 +217,7 @@ def predict(config: UavMecConfig, array: Float[Array, "S"], action: HybridAction
 
 
 def nominal(config: UavMecConfig, array: Float[Array, "S"]) -> HybridAction:
-    """Carry on sensibly: drift at the speed of least power towards the middle of the own users, in the mode with the
+    """Nominal controller: drift at the speed of least power towards the middle of the own users, in the mode with the
     least expected cost for the present load (no word of what the other UAVs put on a fog)."""
     c = config
     scene = unpack(c, array)

@@ -59,7 +59,7 @@ class Habits:
 
 
 def circle_offset(config: UavMecConfig, slot: Int[Array, ""]) -> Float[Array, "N 2"]:
-    """Place on the circle, relative to its centre, at the start of a slot; a slot's chord takes the thrifty speed."""
+    """Place on the circle, relative to its centre, at the start of a slot; its chord is flown at `min_power_speed`."""
     radius = 0.5 * min_power_speed(config) * config.slot / np.sin(np.pi / CIRCLE)
     angle = 2.0 * np.pi * (slot / CIRCLE + jnp.arange(config.num_uavs) / config.num_uavs)
     return radius * jnp.stack([jnp.cos(angle), jnp.sin(angle)], -1)

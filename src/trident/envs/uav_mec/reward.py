@@ -1,4 +1,4 @@
-"""What a slot of UAV-MEC is worth: reward, costs, margins, metrics, and who is to blame."""
+"""What a slot of UAV-MEC is worth: reward, costs, margins, metrics, and the attribution of costs to agents."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""UAV-MEC's closed form for many rows at once: what `uav_mec_physics` says of one state, laid out for speed.
+"""UAV-MEC's closed form for many rows at once: what `uav_mec.physics` says of one state, laid out for speed.
 
 Rows are the last axis of every array, so that each operation is a vectorised loop over them, and each step is
-`no_inline`, so that the compiler computes nothing twice; who serves whom is in `uav_mec_rows_links`. UAVs are few and
+`no_inline`, so that the compiler computes nothing twice; who serves whom is in `association`. UAVs are few and
 are gone through one by one. What a user's task costs beyond its uplink is the same for all users of a UAV (tasks are
 the expected ones), so only uplinks are counted by user."""
 
@@ -130,7 +130,7 @@ def nominal(config: UavMecConfig, standing: BatchState) -> BatchAction:
 
 @step
 def unpack(config: UavMecConfig, state: Float[Array, "B S"]) -> tuple[Array, ...]:
-    """Places and velocities, the grace, and every user's distance to its UAV: as `uav_mec_physics.unpack`."""
+    """Places and velocities, the grace, and every user's distance to its UAV: as `uav_mec.physics.unpack`."""
     c = config
     n, u, h = c.num_uavs, c.num_users, c.num_hotspots
     sizes = [2 * n, 2 * u, 2 * u, 2 * h, 2 * h, 1, 2 * n, u]
