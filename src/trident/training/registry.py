@@ -11,7 +11,7 @@ from importlib.metadata import EntryPoint
 from typing import Any
 
 from trident.allowed import Count
-from trident.envs import intersection, navigation, simple_spread, smac
+from trident.envs import intersection, navigation, simple_spread, smac, uav_nofly
 from trident.envs.checks.shapes import declaration_faults
 from trident.envs.intersection.smarts.env import SmartsIntersection
 from trident.envs.probes import PROBES
@@ -71,6 +71,13 @@ NAVIGATION_HELP = {
     "navigation-n16": "16 agents, 16 obstacles",
 }
 
+UAV_NOFLY_HELP = {
+    "uav-nofly": "a UAV crosses an area among no-fly zones, choosing waypoint cells and velocities (version 1)",
+    "uav-nofly-unseen": "uav-nofly on 256 other maps, to evaluate on",
+    "uav-nofly-dense": "12 smaller zones",
+    "uav-nofly-storm": "stronger wind and gusts",
+}
+
 ENVS: dict[str, EnvEntry] = {
     name: EnvEntry(UAV_MEC_HELP.get(name, "a variant of uav-mec"), partial(UavMec, config))
     for name, config in VARIANTS.items()
@@ -86,6 +93,10 @@ ENVS |= {
 ENVS |= {
     name: EnvEntry(NAVIGATION_HELP[name], partial(navigation.Navigation, config))
     for name, config in navigation.VARIANTS.items()
+}
+ENVS |= {
+    name: EnvEntry(UAV_NOFLY_HELP[name], partial(uav_nofly.UavNoFly, config))
+    for name, config in uav_nofly.VARIANTS.items()
 }
 ENVS["smarts-intersection"] = EnvEntry(
     "intersection in the SMARTS simulator, outside JAX (extra: smarts)", SmartsIntersection
