@@ -19,6 +19,7 @@ from support import tiny
 import trident
 from trident.errors import TridentError
 from trident.report.progress import Silent
+from trident.run_directory import write_json
 from trident.simulation.evaluate import summarise
 from trident.training.evaluation import evaluation_keys
 from trident.training.session import Outcome, seed_keys
@@ -134,7 +135,7 @@ def test_an_interrupted_run_is_not_evaluated(tmp_path):
 
 def test_an_environment_of_ones_own_must_be_handed_in_again(run, monkeypatch, tmp_path):
     info = json.loads((run.out / "run.json").read_text())
-    (tmp_path / "run.json").write_text(json.dumps(info | {"env": "mine"}))
+    write_json(tmp_path / "run.json", info | {"env": "mine"})
     with pytest.raises(TridentError, match=r"'mine' is not a registered .*trident.load\(run, env=your_env\)"):
         trident.load(tmp_path)
     with pytest.raises(TridentError, match="not a run directory"):

@@ -9,6 +9,7 @@ import pytest
 
 from trident import run_directory
 from trident.errors import TridentError
+from trident.sealed import read_sealed
 
 
 @pytest.mark.parametrize(("text", "says"), [('{"torn', "it is not JSON"), ("[1, 2]", "it is not a JSON object")])
@@ -36,4 +37,4 @@ def test_a_full_disk_leaves_the_old_file_and_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(TridentError, match=r"cannot write to .*result.json: No space left on device"):
         run_directory.write_json(path, {"new": 2})
-    assert run_directory._read(path) == {"old": 1}
+    assert read_sealed(path, {"old": int}) == {"old": 1}

@@ -111,7 +111,7 @@ def checked(config: Config, prefix: str = "--") -> Config:
 def check_value(option: str, kind: Any, value: Any) -> Any:
     """One value that is no field of a config, e.g. an argument of the Python API."""
     value = _number(value)
-    fault = _fault(kind, value)
+    fault = kind_fault(kind, value)
     if fault is not None:
         raise TridentError(f"{option} must be {fault}, not {_shown(value)}")
     return value
@@ -126,7 +126,7 @@ def faults(config: Any, prefix: str = "--") -> Iterator[str]:
             inside = list(faults(value, f"{option}."))
             found = found or bool(inside)
             yield from inside
-        elif (fault := _fault(kind, value)) is not None:
+        elif (fault := kind_fault(kind, value)) is not None:
             found = True
             yield f"{option} must be {fault}, not {_shown(value)}"
     if not found and hasattr(config, "faults"):
@@ -156,12 +156,12 @@ def fields(config: Any) -> Iterator[tuple[str, Any, Any]]:
         yield field.name, kinds[field.name], getattr(config, field.name)
 
 
-def _fault(kind: Any, value: Any) -> str | None:
+def kind_fault(kind: Any, value: Any) -> str | None:
     """What the value should be, or None if it is."""
     kind, said = marks(kind)
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
-        wanted = [_fault(part, value) for part in inner]
+        wanted = [kind_fault(part, value) for part in inner]
         return None if None in wanted else " or ".join(dict.fromkeys(w for w in wanted if w))
     fault = _container_fault(origin, inner, value) if origin is not None else _plain_fault(kind, value)
     allowed = [str(mark) for mark in said if isinstance(mark, Range | Length | _Text)]
@@ -194,7 +194,7 @@ def _container_fault(origin: Any, inner: tuple[Any, ...], value: Any) -> str | N
         pairs = list(zip(kinds, value, strict=True))
     else:
         return None  # a kind of the user's own
-    wrong = next((fault for kind, x in pairs if (fault := _fault(kind, x)) is not None), None)
+    wrong = next((fault for kind, x in pairs if (fault := kind_fault(kind, x)) is not None), None)
     return None if wrong is None else f"{'names with values' if origin is dict else 'a list of entries'} {wrong}"
 
 

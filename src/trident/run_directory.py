@@ -15,18 +15,22 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 try:
     import fcntl
 except ImportError:  # not a POSIX system
     fcntl = None
 
-from trident.errors import TridentError
+from trident.allowed import Name, Range, Seed
+from trident.errors import StorageError, TridentError
 from trident.renamed import modern_result, modern_run
+from trident.sealed import read_sealed, seal
 
 RUN, RECORDS, RESULT = "run.json", "records.jsonl", "result.json"
 CHECKPOINTS, FIGURES, TENSORBOARD = "checkpoints", "figures", "tensorboard"
+FAULT = "fault-"
+"""Begins the name of a report of an unexpected error."""
 PARTIAL = ".partial"
 """Ends the name of a file that is being written."""
 
@@ -54,17 +58,34 @@ def write_text(path: Path, text: str) -> None:
     try:
         write(path, lambda file: file.write(text.encode()))
     except OSError as error:
-        raise TridentError(f"cannot write to {path}: {error.strerror or error}") from error
+        raise StorageError(f"cannot write to {path}: {error.strerror or error}") from error
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    write_text(path, json.dumps(content, indent=1) + "\n")
+    """With a digest of itself, by which reading it tells whether it is still what was written."""
+    write_text(path, json.dumps(seal(content), indent=1) + "\n")
+
+
+def own_folder(out: Path, name: str) -> Path:
+    """A folder of a run, made if it is not there; never a link to somewhere else."""
+    folder = out / name
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"cannot write to {folder}: {error.strerror or error}") from error
+    if folder.is_symlink():
+        raise TridentError(f"{folder} is a symbolic link: put the folder itself in its place")
+    return folder
 
 
 def check_empty(out: Path) -> None:
-    """What a crash left of a file that was being written is nothing."""
-    if out.exists() and (not out.is_dir() or any(not p.name.endswith(PARTIAL) for p in out.iterdir())):
+    """What a crash left of a file that was being written is nothing, and so is the report of a fault."""
+    if out.exists() and (not out.is_dir() or any(_counts(path) for path in out.iterdir())):
         raise TridentError(f"{out} is not empty: `trident resume {out}` goes on with it, --out chooses another place")
+
+
+def _counts(path: Path) -> bool:
+    return not path.name.endswith(PARTIAL) and not path.name.startswith(FAULT)
 
 
 @contextmanager
@@ -76,7 +97,7 @@ def alone(out: Path, make: bool = False) -> Iterator[None]:
             out.mkdir(parents=True, exist_ok=True)
         directory = None if fcntl is None else os.open(out, os.O_RDONLY)
     except OSError as error:
-        raise TridentError(f"cannot write to {out}: {error.strerror or error}") from error
+        raise StorageError(f"cannot write to {out}: {error.strerror or error}") from error
     try:
         if fcntl is not None and directory is not None:
             with suppress(OSError):  # a file system without locks
@@ -93,6 +114,38 @@ def alone(out: Path, make: bool = False) -> Iterator[None]:
 # --- reading --------------------------------------------------------------------------------------
 
 
+NUMBER = Annotated[float, Range()]
+COUNT = Annotated[int, Range(0, 2**62)]
+RUN_SCHEMA = {
+    "env": Name,
+    "env_version": int,
+    "algo": Name,
+    "config": {...: object},
+    "settings": {"seeds": [Seed], "episodes": COUNT},
+    "rounds": COUNT,
+    "steps_per_round": COUNT,
+    "horizon": COUNT,
+    "agents": COUNT,
+    "modes": [str],
+    "constraints": [{"name": Name, "limit": NUMBER, "unit?": str, "help?": str}],
+    "metrics": [{"name": Name, "better": str, "unit": str, "per": str | None}],
+    "scripted": [Name],
+    "identity": {"env": Name, "algo": Name, "seeds": [Seed]},
+    "versions": {...: str | None},
+    "host": {"cores": int | None, "device": str},
+    "commit": str | None,
+}
+RESULT_SCHEMA = {
+    "episodes": COUNT,
+    "deterministic": bool,
+    "shielded": bool,
+    "seeds": [Seed],
+    "diverged": {...: {"round": COUNT, "quantity": str}},
+    "policies": {...: [{...: float | None}]},
+    "pending?": [str],
+}
+
+
 def is_run(out: Path) -> bool:
     return (out / RUN).is_file()
 
@@ -100,19 +153,9 @@ def is_run(out: Path) -> bool:
 def read_run(out: Path) -> dict[str, Any]:
     if not is_run(out):
         raise TridentError(f"{out} is not a run directory: it has no {RUN}")
-    return modern_run(_read(out / RUN))
+    return modern_run(read_sealed(out / RUN, RUN_SCHEMA))
 
 
 def read_result(out: Path) -> dict[str, Any] | None:
     """None if it has not been evaluated yet."""
-    return modern_result(_read(out / RESULT)) if (out / RESULT).is_file() else None
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise TridentError(f"{path} is damaged: it is not JSON") from error
-    if not isinstance(content, dict):
-        raise TridentError(f"{path} is damaged: it is not a JSON object")
-    return content
+    return modern_result(read_sealed(out / RESULT, RESULT_SCHEMA)) if (out / RESULT).is_file() else None

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.run_files import whole_result, write_files
 
 from trident.bench import table_runner as c
 from trident.bench.paper import CAMPAIGNS, HARD
@@ -15,7 +16,9 @@ from trident.errors import TridentError
 from trident.report.compare import load_runs
 from trident.report.figures import draw_front
 from trident.report.paper_table import convergence, grid_table, over_training, versus_table
+from trident.report.records import lines_of
 from trident.report.stats import bootstrap, bootstrap_groups
+from trident.run_directory import read_run, write_json
 from trident.training.registry import ALGORITHMS
 
 CONSTRAINTS = [{"name": "energy", "limit": 0.01, "unit": "rate"}, {"name": "coverage", "limit": 0.03, "unit": "rate"}]
@@ -26,7 +29,6 @@ def job(folder: Path, episodes: int, seeds: int) -> c.Job:
 
 
 def write_run(folder: Path, algo: str, rewards: list[float], episodes: int = 4, diverged: dict | None = None) -> Path:
-    folder.mkdir(parents=True)
     seeds = list(range(len(rewards)))
     run = {
         "env": "uav-mec",
@@ -34,7 +36,7 @@ def write_run(folder: Path, algo: str, rewards: list[float], episodes: int = 4, 
         "constraints": CONSTRAINTS,
         "horizon": 200,
         "metrics": [],
-        "settings": {"episodes": episodes, "seeds": len(seeds)},
+        "settings": {"episodes": episodes, "seeds": seeds},
         "rounds": 20,
     }
 
@@ -59,15 +61,13 @@ def write_run(folder: Path, algo: str, rewards: list[float], episodes: int = 4, 
         }
         for i in range(20)
     ]
-    (folder / "run.json").write_text(json.dumps(run))
-    (folder / "result.json").write_text(json.dumps(result))
-    (folder / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_files(folder, run, result, rows)
     return folder
 
 
 def test_rows_hold_ours_the_printed_and_the_training(tmp_path):
     one = write_run(tmp_path / "mappo", "mappo", [-6.0, -6.2])
-    two = write_run(tmp_path / "macpo", "macpo", [-6.5, -6.5], diverged={"1": "loss"})
+    two = write_run(tmp_path / "macpo", "macpo", [-6.5, -6.5], diverged={"1": {"round": 1, "quantity": "loss"}})
     columns, printed = ("reward", "metric/ev", "total"), {"mappo": (-5.24, 0.172, 0.287)}
     table = versus_table([one, two], columns, printed, {"madac": "exit code 1: no | luck"})
     random, mappo, macpo, madac, _, notes = table.splitlines()[2:]
@@ -89,7 +89,7 @@ def test_a_run_whose_seeds_all_diverged_is_a_row_and_one_without_runs_a_table(tm
     rows = [json.loads(line) for line in records]
     for row in rows:  # the first seed had no values at all
         row["values"] = {name: [None, -9.0] for name in ("reward", "cost/energy", "cost/coverage")}
-    (folder / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "records.jsonl").write_text(lines_of(read_run(folder), rows))
     other = write_run(tmp_path / "mappo", "mappo", [-6.0, -6.0])
     row = versus_table([other, folder], ("reward", "total"), {"macpo": (-5.0,)}, {}).splitlines()[-3]
     assert row.startswith("| macpo (sampled, 2 of 2 seeds diverged) | - (-5.00) | - |")
@@ -103,7 +103,7 @@ def test_references_come_from_the_run_that_knows_most_of_them_and_one_seed_has_n
     one, two = write_run(tmp_path / "a", "mappo", [-6.0]), write_run(tmp_path / "b", "happo", [-6.5])
     result = json.loads((two / "result.json").read_text())
     result["policies"] = {"greedy": result["policies"]["random"]} | result["policies"]
-    (two / "result.json").write_text(json.dumps(result))
+    write_json(two / "result.json", result)
     *rows, _, notes = versus_table([one, two], ("reward",), {}, {}).splitlines()[2:]
     assert [row.split(" | ")[:2] for row in rows] == [
         ["| greedy (scripted)", "-9.00"],
@@ -218,7 +218,9 @@ def finished_as(monkeypatch, result: dict, code: int) -> None:
         "(out / 'result.json').write_text(sys.argv[2]); sys.exit(int(sys.argv[3]))"
     )
     monkeypatch.setattr(
-        c, "command_of", lambda job: [c.sys.executable, "-c", text, str(job.folder), json.dumps(result), str(code)]
+        c,
+        "command_of",
+        lambda job: [c.sys.executable, "-c", text, str(job.folder), json.dumps(whole_result(result)), str(code)],
     )
 
 
@@ -243,7 +245,7 @@ def test_a_run_that_is_on_record_with_another_config_is_named(tmp_path):
     run = json.loads((folder / "run.json").read_text()) | {"config": dict(now), "env_version": setup.spec.version}
 
     def differences(**config) -> list[str]:
-        (folder / "run.json").write_text(json.dumps(run | {"config": run["config"] | config}))
+        write_json(folder / "run.json", run | {"config": run["config"] | config})
         return c.differences(one)
 
     assert differences() == []
@@ -287,7 +289,7 @@ def test_who_gets_no_better_or_diverges_has_not_converged(tmp_path):
     for i, record in enumerate(records):
         record["values"]["reward"] = [-9.0 - 0.1 * i, -9.0 + 0.1 * i if i < 10 else None]
     assert np.isnan(convergence(run, records)).all()
-    (folder / "records.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+    (folder / "records.jsonl").write_text(lines_of(read_run(folder), records))
     assert versus_table([folder], ("reward",), {}, {}).splitlines()[-3].split(" | ")[-2] == "-"
 
 
@@ -359,7 +361,7 @@ def write_battle(folder: Path, wins: list[float], steps: int) -> Path:
         "constraints": [],
         "horizon": 60,
         "metrics": [],
-        "settings": {"episodes": 4, "seeds": len(wins)},
+        "settings": {"episodes": 4, "seeds": [*range(len(wins))]},
         "rounds": 2,
     }
     columns = CAMPAIGNS["table6"].columns[1:]
@@ -375,11 +377,7 @@ def write_battle(folder: Path, wins: list[float], steps: int) -> Path:
         }
         for i in (1, 2)
     ]
-    (folder / "run.json").write_text(json.dumps(run))
-    (folder / "result.json").write_text(
-        json.dumps({"policies": policies, "seeds": [*range(len(wins))], "diverged": {}, "deterministic": True})
-    )
-    (folder / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_files(folder, run, {"policies": policies, "seeds": [*range(len(wins))]}, rows)
     return folder
 
 
@@ -471,7 +469,7 @@ def test_the_command_prints_and_draws_what_is_on_record(tmp_path, capsys):
         for policy in seeds["policies"].values():
             for seed in policy:
                 seed |= {"metric/exec": 5.0, "metric/energy": 60.0, "metric/throughput": 20.0}
-        (tmp_path / name / "result.json").write_text(json.dumps(seeds))
+        write_json(tmp_path / name / "result.json", seeds)
     done = main(
         ["bench", "table1", "--methods", "mappo", "macpo", "--episodes", "4", "--seeds", "2", "--out", str(tmp_path)]
     )

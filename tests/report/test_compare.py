@@ -1,14 +1,15 @@
 import json
 
 import pytest
+from support.run_files import write_files
 
 from trident.errors import TridentError
 from trident.report.compare import compare_table, load_runs
 from trident.report.figures import draw_comparison
+from trident.run_directory import write_json
 
 
 def write_run(folder, algo, reward, ev, env="e", finished=True):
-    folder.mkdir()
     metrics = [
         {"name": "exec", "better": "lower", "unit": "s", "per": None},
         {"name": "ev", "better": "lower", "unit": "", "per": None},
@@ -17,7 +18,6 @@ def write_run(folder, algo, reward, ev, env="e", finished=True):
     ]
     constraint = {"name": "energy", "limit": 0.01, "unit": "rate"}
     run = {"env": env, "algo": algo, "constraints": [constraint], "metrics": metrics, "rounds": 2}
-    (folder / "run.json").write_text(json.dumps(run))
 
     def seed(r):
         return {"reward": r, "metric/exec": 5.0, "metric/ev": ev, "metric/cv": 0.02, "metric/charged": 0.9}
@@ -25,8 +25,7 @@ def write_run(folder, algo, reward, ev, env="e", finished=True):
     policies = {algo: [seed(reward), seed(reward + 0.2)], "random": [seed(-9.0), seed(-9.0)]}
     if algo == "trident":  # a reference that earlier runs did not know
         policies |= {"random": [seed(0.0), seed(0.0)], "base-policy": [seed(-6.0), seed(-6.0)]}
-    if finished:
-        (folder / "result.json").write_text(json.dumps({"policies": policies, "deterministic": algo != "trident"}))
+    result = {"policies": policies, "deterministic": algo != "trident"} if finished else None
     rows = [
         {
             "round": r,
@@ -36,7 +35,7 @@ def write_run(folder, algo, reward, ev, env="e", finished=True):
         }
         for r, c in ((1, 0.4), (2, 0.2))
     ]
-    (folder / "records.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    write_files(folder, run, result, rows)
     return folder
 
 
@@ -62,7 +61,7 @@ def test_table_has_references_first_and_every_run(tmp_path):
 def test_references_behind_a_shield_stand_only_where_no_others_do_and_say_so(tmp_path):
     shielded = write_run(tmp_path / "shielded", "trident", -5.7, 0.01)
     result = json.loads((shielded / "result.json").read_text())
-    (shielded / "result.json").write_text(json.dumps(result | {"shielded": True}))
+    write_json(shielded / "result.json", result | {"shielded": True})
     other = write_run(tmp_path / "happo", "happo", -6.5, 0.2)
 
     def names(*folders):
@@ -78,7 +77,7 @@ def test_a_reference_is_shown_as_the_last_run_measured_it(tmp_path):
     old, new = (write_run(tmp_path / name, name, -6.5, 0.2) for name in ("happo", "mappo"))
     result = json.loads((new / "result.json").read_text())
     result["policies"]["random"] = [x | {"reward": -8.25} for x in result["policies"]["random"]]
-    (new / "result.json").write_text(json.dumps(result))
+    write_json(new / "result.json", result)
     assert "-8.25" in compare_table([old, new]).splitlines()[2]
     assert "-9.00" in compare_table([new, old]).splitlines()[2]
 
@@ -111,7 +110,7 @@ def test_comparison_figure(tmp_path):
 def test_a_run_that_was_evaluated_before_its_end_is_not_compared(tmp_path):
     folder = write_run(tmp_path / "happo", "happo", -6.5, 0.2)
     run = json.loads((folder / "run.json").read_text())
-    (folder / "run.json").write_text(json.dumps(run | {"rounds": 3}))
+    write_json(folder / "run.json", run | {"rounds": 3})
     with pytest.raises(TridentError, match="not finished"):
         load_runs([folder])
 
@@ -125,6 +124,6 @@ def test_a_run_whose_records_are_lost_is_compared_by_its_result(tmp_path):
 def test_a_run_whose_references_are_still_to_be_played_is_not_finished(tmp_path):
     folder = write_run(tmp_path / "happo", "happo", -6.5, 0.2)
     result = json.loads((folder / "result.json").read_text())
-    (folder / "result.json").write_text(json.dumps(result | {"pending": ["planner"]}))
+    write_json(folder / "result.json", result | {"pending": ["planner"]})
     with pytest.raises(TridentError, match=r"not finished: `trident resume .*happo`"):
         load_runs([folder])

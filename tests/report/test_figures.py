@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import io
-import json
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from PIL import Image
+from support.run_files import write_files
 
 from trident.errors import TridentError
 from trident.report import figures, video
@@ -50,8 +50,7 @@ def rows(count: int) -> list[dict]:
 
 @pytest.mark.parametrize("count", [1, 300])
 def test_every_figure_is_drawn_from_records_alone(tmp_path, count):
-    (tmp_path / "run.json").write_text(json.dumps(RUN))
-    (tmp_path / "records.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows(count)))
+    write_files(tmp_path, RUN, None, rows(count))
     paths = figures.draw_figures(tmp_path)
     assert [p.name for p in paths] == ["learning.png", "metrics.png", "modes.png", "diagnostics.png"]
     for path in paths:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 
 import pytest
+from support.run_files import write_files
 
 from trident.errors import TridentError
 from trident.report.merge_seeds import pool
-from trident.report.records import read
+from trident.report.records import lines_of, read
+from trident.run_directory import read_run
 
 
 def write_run(folder, seeds, rewards, references=False, deterministic=True, **changes):
-    folder.mkdir()
     settings = {"episodes": 10, "seeds": seeds, "seed": 0, "references": references}
     run = {"env": "e", "env_version": 1, "algo": "a", "config": {"lr": 1}, "commit": "c", "settings": settings}
     run["rounds"] = 2
@@ -25,11 +26,8 @@ def write_run(folder, seeds, rewards, references=False, deterministic=True, **ch
         "diverged": {},
         "policies": policies,
     }
-    (folder / "run.json").write_text(json.dumps(run | changes))
-    (folder / "result.json").write_text(json.dumps(result))
     row = {"env_steps": 8, "episodes": 1.0, "seconds": 2.0, "diverged": {}, "values": {"reward": rewards}}
-    lines = [json.dumps({"round": i} | row) for i in (1, 2)]
-    (folder / "records.jsonl").write_text("\n".join(lines) + "\n")
+    write_files(folder, run | changes, result, [{"round": i} | row for i in (1, 2)])
     return folder
 
 
@@ -63,8 +61,8 @@ def test_what_differs_in_more_than_seeds_does_not_pool(tmp_path, seeds, changes,
 
 def test_nothing_is_written_if_the_runs_do_not_fit(tmp_path):
     one, two = write_run(tmp_path / "1", [0], [-1.0]), write_run(tmp_path / "2", [1], [-2.0])
-    (two / "records.jsonl").write_text((two / "records.jsonl").read_text().splitlines()[1] + "\n")
-    with pytest.raises(TridentError, match="different numbers of rounds"):
+    (two / "records.jsonl").write_text((two / "records.jsonl").read_text().splitlines()[0] + "\n")
+    with pytest.raises(TridentError, match="not finished"):
         pool([one, two], tmp_path / "all")
     assert not (tmp_path / "all").exists()
 
@@ -72,9 +70,9 @@ def test_nothing_is_written_if_the_runs_do_not_fit(tmp_path):
 def test_what_a_warm_start_measured_is_kept(tmp_path):
     folders = [write_run(tmp_path / str(i), [i], [-1.0]) for i in (0, 1)]
     for folder in folders:
-        lines = (folder / "records.jsonl").read_text()
-        first = json.loads(lines.splitlines()[0]) | {"round": 0, "values": {"warm_start/agreement": [0.9]}}
-        (folder / "records.jsonl").write_text(json.dumps(first) + "\n" + lines)
+        rows = read(folder / "records.jsonl")
+        first = rows[0] | {"round": 0, "values": {"warm_start/agreement": [0.9]}}
+        (folder / "records.jsonl").write_text(lines_of(read_run(folder), [first, *rows]))
     pool(folders, tmp_path / "all")
     rows = read(tmp_path / "all" / "records.jsonl")
     assert [row["round"] for row in rows] == [0, 1, 2]

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from trident.errors import TridentError
+from trident.sealed import seal
 from trident.training import checkpoint
 
 IDENTITY = {"env": "e", "version": 1, "algo": "a", "config hash": "c0ffee", "seeds": [0, 1], "jax": "1", "cores": 2}
@@ -146,7 +147,7 @@ def test_other_shapes_dtypes_leaves_and_formats_are_refused(tmp_path):
         with pytest.raises(TridentError, match=message):
             checkpoint.restore(tmp_path, tree() | change, IDENTITY)
     manifest = json.loads((tmp_path / "00000001.json").read_text())
-    (tmp_path / "00000001.json").write_text(json.dumps(manifest | {"format": 99}))
+    (tmp_path / "00000001.json").write_text(json.dumps(seal(manifest | {"format": 99})))
     with pytest.raises(TridentError, match="format 99"):
         restore(tmp_path)
 

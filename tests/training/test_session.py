@@ -23,7 +23,7 @@ from support import tiny
 from trident.errors import TridentError
 from trident.report import records as recording
 from trident.report.progress import Silent
-from trident.run_directory import alone, read_run
+from trident.run_directory import alone, read_run, write_json
 from trident.training import checkpoint, memory, session
 from trident.training.loop import RunState
 from trident.training.settings import Settings, Setup, make_setup, setup_of
@@ -509,7 +509,7 @@ def test_a_run_of_another_version_says_which(whole, tmp_path):
     shutil.copytree(whole.out, folder)
     run = json.loads((folder / "run.json").read_text())
     run |= {"commit": "0123456789ab", "config": run["config"] | {"forgotten": 1}}
-    (folder / "run.json").write_text(json.dumps(run))
+    write_json(folder / "run.json", run)
     with pytest.raises(
         TridentError, match=r"written by commit 0123456789ab of trident.*unknown config field 'forgotten'"
     ):

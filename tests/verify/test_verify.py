@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.run_files import write_files
 
 from trident.cli import main
 from trident.report.records import plain
@@ -144,19 +145,15 @@ def test_linear_quadratic_targets_are_unbiased():
 
 def write_run(folder, violation_power):
     """A record whose cumulative excess over the limit 0 grows as K^power and whose mean gap to 0 is K^-0.5."""
-    folder.mkdir(parents=True)
     k = np.arange(1, 129)
     excess = np.diff(k**violation_power, prepend=0.0)
     reward = -np.diff(k * k**-0.5, prepend=0.0)
-    (folder / "run.json").write_text(
-        json.dumps({"algo": "trident", "config": {}, "constraints": [{"name": "use", "limit": 0.0}]})
-    )
-    (folder / "result.json").write_text(json.dumps({"policies": {"planner": [{"reward": 0.0}]}}))
+    run = {"algo": "trident", "constraints": [{"name": "use", "limit": 0.0}]}
     lines = [
         {"round": int(i), "env_steps": int(i), "episodes": float(i), "values": {"reward": [r, r], "cost/use": [e, e]}}
         for i, r, e in zip(k, reward, excess, strict=True)
     ]
-    (folder / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_files(folder, run, {"policies": {"planner": [{"reward": 0.0}]}}, lines)
 
 
 def curve_verdicts():

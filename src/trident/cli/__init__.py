@@ -8,9 +8,11 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 
 import trident
-from trident.errors import TridentError
+from trident.errors import StorageError, TridentError
 from trident.training.interrupt import own_process
 
 Command = Callable[[list[str]], int]
@@ -32,6 +34,7 @@ COMMANDS: dict[str, tuple[str, Command]] = {
     "list": ("every environment, algorithm and scripted policy", lazily("trident.cli.show", "list_all")),
     "bench": ("measure speed on this machine", lazily("trident.cli.bench", "bench")),
     "verify": ("check every claim of the paper against numbers", lazily("trident.cli.verify", "verify")),
+    "doctor": ("say what is damaged in a run and save what can be saved", lazily("trident.cli.doctor", "doctor")),
     "check": ("check that an environment keeps the contract", lazily("trident.cli.show", "check")),
 }
 """name -> (one line of help, what to call with the remaining arguments)"""
@@ -56,23 +59,47 @@ def main(argv: list[str] | None = None) -> int:
             return main(sys.argv[1:])
     warnings.showwarning = lambda message, *_, **__: print(f"trident: {message}", file=sys.stderr)
     try:
-        return _dispatch(argv)
+        code = _dispatch(argv)
+        sys.stdout.flush()
+        return code
     except TridentError as error:
         if os.environ.get("TRIDENT_DEBUG"):
             raise
-        print(f"trident: {error}", file=sys.stderr)
-        return 2
+        return _refuse(printable(str(error)), error.code)
     except KeyboardInterrupt:
         print("trident: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output has gone; say nothing more
+        _drop_output()
         return 141
-    except OSError as error:
-        if os.environ.get("TRIDENT_DEBUG") or error.filename is None:
+    except Exception as error:
+        if os.environ.get("TRIDENT_DEBUG"):
             raise
-        print(f"trident: {error.filename}: {error.strerror}", file=sys.stderr)
-        return 2
+        if isinstance(error, OSError):
+            _drop_output()
+            return _refuse(f"{error.filename or 'cannot write'}: {error.strerror or error}", StorageError.code)
+        from trident.training.fault import explained  # takes a second to import
+
+        found = explained(error, Path.home() / ".cache" / "trident")
+        return _refuse(printable(str(found)), found.code)
+
+
+def _refuse(text: str, code: int) -> int:
+    with suppress(OSError):
+        print(f"trident: {text}", file=sys.stderr)
+    return code
+
+
+def printable(text: str) -> str:
+    """Without control characters, which a terminal would obey."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)
+
+
+def _drop_output() -> None:
+    """What is still to be written to a full or closed output goes nowhere, instead of failing again at exit."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _dispatch(argv: list[str]) -> int:

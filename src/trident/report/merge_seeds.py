@@ -6,13 +6,12 @@ processes may share the work.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from trident.errors import TridentError
 from trident.report.compare import load_runs
-from trident.report.records import Record, plain, read
+from trident.report.records import Record, lines_of, read
 from trident.run_directory import RECORDS, RESULT, RUN, write_json, write_text
 
 SAME = ("env", "env_version", "algo", "config", "commit")
@@ -45,10 +44,10 @@ def pool(folders: list[Path], out: Path, commits: bool = False) -> None:
         raise TridentError(f"{out} exists already")
     rounds = _rounds([read(folder / RECORDS) for folder in folders])
     out.mkdir(parents=True)
-    write_json(out / RUN, first | {"settings": first["settings"] | {"seeds": seeds}})
+    run = first | {"settings": first["settings"] | {"seeds": seeds}}
+    write_json(out / RUN, run)
     write_json(out / RESULT, _results([result for _, result, _ in runs], first["algo"]))
-    lines = (json.dumps(plain(_together(rows)), allow_nan=False) for rows in rounds)
-    write_text(out / RECORDS, "".join(line + "\n" for line in lines))
+    write_text(out / RECORDS, lines_of(run, [_together(rows) for rows in rounds]))
 
 
 def _of_one_commit(runs: list[Any]) -> list[Any]:

@@ -92,6 +92,7 @@ class PlainProgress:
         self._stream, self._every = stream, every
         self._run: dict[str, Any] = {}
         self._printed = self._started = 0.0
+        self._deaf = False
         self._first_round = 0
         self._known: dict[str, float] = {}
 
@@ -123,7 +124,12 @@ class PlainProgress:
         self.say(f"{text} ...")
 
     def say(self, text: str) -> None:
-        print(text, file=self._stream, flush=True)
+        """Once nobody reads or the disk behind the output is full, nothing more is said; the work goes on."""
+        if not self._deaf:
+            try:
+                print(text, file=self._stream, flush=True)
+            except (OSError, ValueError):
+                self._deaf = True
 
     def end(self) -> None: ...
 

@@ -2,14 +2,18 @@
 
 A checkpoint is `<round>.npz` + `<round>.json`. Both are written whole or not at all (`run_directory.write`), the
 manifest last: a crash at any moment leaves the older checkpoints untouched and at most some rubbish to sweep up.
-The manifest says what the arrays are (tree paths, dtypes, shapes, sha256) and whose they are (the run's identity).
+The manifest says what the arrays are (tree paths, dtypes, shapes, sha256), whose they are (the run's identity) and
+which records lead up to them, and has a digest of itself. Payloads are read as if strangers had made them: nothing is
+allocated that the run's own shapes do not ask for.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
+import stat
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,12 +23,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from trident.errors import TridentError
+from trident.errors import StorageError, TridentError
 from trident.run_directory import PARTIAL, write
+from trident.sealed import DIGEST, parse, read_bytes, schema_faults, seal, unseal
 
-FORMAT = 2
+FORMAT = 3
+UNSEALED = 2
+"""The format before manifests had digests; it is still read."""
 KEPT = 2
-NAME = re.compile(r"(\d{8})\.(npz|json)")
+NAME = re.compile(r"(\d{8,10})\.(npz|json)")
+SCHEMA = {
+    "format": int,
+    "round": int,
+    "identity": {...: object},
+    "leaves": [{"path": str, "dtype": str, "shape": [int]}],
+    "sha256": str,
+    "records?": str | None,
+}
+OVERHEAD = 1024
+"""Most bytes of a payload beside each array's own: headers and names."""
 
 
 class Restored(NamedTuple):
@@ -39,23 +56,31 @@ class Corrupt(Exception):
     """This one checkpoint cannot be read; an older one may."""
 
 
-def save(folder: Path, tree: Any, round_: int, identity: Mapping[str, Any], kept: int = KEPT) -> Path:
-    """Write one checkpoint atomically and drop all but the newest ones. Returns the manifest's path."""
+def save(
+    folder: Path,
+    tree: Any,
+    round_: int,
+    identity: Mapping[str, Any],
+    kept: int = KEPT,
+    records: str | None = None,
+) -> Path:
+    """Write one checkpoint atomically and drop all but the newest ones; `records` is the digest of the records up to
+    here. Returns the manifest's path."""
     _check_folder(folder)
     leaves = [_describe(path, leaf) for path, leaf in _leaves(tree)]
-    manifest = {"format": FORMAT, "round": round_, "identity": dict(identity)}
+    manifest = {"format": FORMAT, "round": round_, "identity": dict(identity), "records": records}
     manifest["leaves"] = [description for description, _ in leaves]
     payload, note = folder / f"{round_:08d}.npz", folder / f"{round_:08d}.json"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write(payload, lambda file: _write_arrays(file, [array for _, array in leaves]))
-        text = json.dumps(manifest | {"sha256": _sha256(payload)}, indent=1).encode()
+        text = json.dumps(seal(manifest | {"sha256": _sha256(payload)}), indent=1).encode()
         write(note, lambda file: file.write(text))
     except OSError as error:
         _sweep(folder)
         older = [r for r in rounds(folder) if r != round_]
         left = f"the checkpoint of round {older[0]} is kept" if older else "there is no older one"
-        raise TridentError(
+        raise StorageError(
             f"could not write the checkpoint of round {round_} to {folder}: {error.strerror or error}; {left}"
         ) from error
     for old in rounds(folder)[kept:]:
@@ -91,6 +116,19 @@ def restore(folder: Path, template: Any, identity: Mapping[str, Any], optional: 
         notes = [f"{note}; took the one before it" for note in notes] + _version_notes(manifest, identity)
         return Restored(tree, round_, manifest, notes)
     raise TridentError(f"no readable checkpoint in {folder}" + "".join(f": {n}" for n in notes[-1:]))
+
+
+def prove(folder: Path, round_: int) -> dict[str, Any]:
+    """The manifest of one checkpoint, if it and its payload are what was written; Corrupt otherwise."""
+    _check_folder(folder)
+    manifest, payload = _read_manifest(folder / f"{round_:08d}.json", round_), folder / f"{round_:08d}.npz"
+    try:
+        _check_size(payload, manifest["leaves"])
+        if _sha256(payload) != manifest["sha256"]:
+            raise Corrupt("its payload is not what was written")
+    except (OSError, TypeError, OverflowError) as error:
+        raise Corrupt("its payload cannot be read") from error
+    return manifest
 
 
 def _check_folder(folder: Path) -> None:
@@ -146,19 +184,22 @@ def _sweep(folder: Path) -> None:
 
 def _read_manifest(path: Path, round_: int) -> dict[str, Any]:
     try:
-        manifest = json.loads(path.read_bytes())
-        wanted = {"format", "round", "identity", "leaves", "sha256"}
-        if not isinstance(manifest, dict) or wanted - manifest.keys():
-            raise Corrupt("its manifest is incomplete")
-        if manifest["round"] != round_:
-            raise Corrupt(f"its manifest is of round {manifest['round']}")
-        return manifest
-    except (OSError, ValueError) as error:
-        raise Corrupt("its manifest cannot be read") from error
+        content = parse(read_bytes(path))
+        manifest = unseal(content)
+        fault = next(schema_faults(SCHEMA, manifest), None)
+    except (TridentError, ValueError) as error:
+        raise Corrupt(f"its manifest cannot be read: {error}") from error
+    if fault is not None:
+        raise Corrupt(f"its manifest is incomplete: {fault}")
+    if manifest["format"] == FORMAT and DIGEST not in content:
+        raise Corrupt("its manifest has no digest")
+    if manifest["round"] != round_:
+        raise Corrupt(f"its manifest is of round {manifest['round']}")
+    return manifest
 
 
 def _check_identity(folder: Path, manifest: dict[str, Any], identity: Mapping[str, Any]) -> None:
-    if manifest["format"] != FORMAT:
+    if manifest["format"] not in (FORMAT, UNSEALED):
         raise TridentError(
             f"the checkpoint in {folder} has format {manifest['format']}, this version of trident reads {FORMAT}; "
             "`commit` in run.json names the version that wrote it"
@@ -183,32 +224,75 @@ def _version_notes(manifest: dict[str, Any], identity: Mapping[str, Any]) -> lis
 
 
 def _read_tree(path: Path, manifest: dict[str, Any], template: Any, optional: tuple[str, ...]) -> Any:
+    saved = {leaf["path"]: (i, leaf) for i, leaf in enumerate(manifest["leaves"])}
+    wanted = list(_leaves(template))
+    for name, leaf in wanted:
+        if name in saved or not name.startswith(optional):
+            _check_fit(saved, name, leaf)
     try:
+        _check_size(path, manifest["leaves"])
         if _sha256(path) != manifest["sha256"]:
             raise Corrupt("its payload is not what was written")
-        saved = {leaf["path"]: (i, leaf) for i, leaf in enumerate(manifest["leaves"])}
-        with np.load(path, allow_pickle=False) as arrays:
-            leaves = [_read_leaf(arrays, saved, name, leaf, optional) for name, leaf in _leaves(template)]
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        with zipfile.ZipFile(path) as archive:
+            leaves = [_read_leaf(archive, *saved[name]) if name in saved else jnp.zeros(leaf.shape, leaf.dtype)
+                      for name, leaf in wanted]  # fmt: skip
+    except Corrupt:
+        raise
+    except Exception as error:  # a damaged archive raises whatever it likes
         raise Corrupt("its payload cannot be read") from error
     return jax.tree.unflatten(jax.tree.structure(template), leaves)
 
 
-def _read_leaf(arrays: Any, saved: dict[str, Any], name: str, wanted: Any, optional: tuple[str, ...]) -> Any:
-    if name not in saved and name.startswith(optional):
-        return jnp.zeros(wanted.shape, wanted.dtype)
+def _check_fit(saved: dict[str, Any], name: str, wanted: Any) -> None:
+    """By what the manifest says: before anything is read."""
     if name not in saved:
         raise TridentError(f"the checkpoint does not fit this run: it has no {name}")
-    index, description = saved[name]
-    array = arrays[f"a{index}"]
-    if description["dtype"].startswith("key<"):
-        leaf = jax.random.wrap_key_data(jnp.asarray(array), impl=description["dtype"][4:-1])
+    described = saved[name][1]
+    shape, dtype = tuple(described["shape"]), described["dtype"]
+    if _is_key(wanted):
+        impl: list[Any] = []
+        words = jax.eval_shape(lambda key: impl.append(jax.random.key_impl(key)) or jax.random.key_data(key), wanted)
+        fits = shape == words.shape and dtype == f"key<{impl[0]}>"
     else:
-        dtype = jnp.dtype(description["dtype"])
-        leaf = jnp.asarray(array.view(dtype) if array.dtype != dtype else array)
-    if leaf.shape != tuple(wanted.shape) or leaf.dtype != wanted.dtype:
+        fits = shape == tuple(wanted.shape) and dtype == jnp.dtype(wanted.dtype).name
+    if not fits:
         raise TridentError(
-            f"the checkpoint does not fit this run: {name} is {leaf.dtype}{list(leaf.shape)}, "
+            f"the checkpoint does not fit this run: {name} is {dtype}{list(shape)}, "
             f"not {wanted.dtype}{list(wanted.shape)}"
         )
-    return leaf
+
+
+def _check_size(path: Path, leaves: list[dict[str, Any]]) -> None:
+    status = path.lstat()
+    if not stat.S_ISREG(status.st_mode):
+        raise Corrupt("its payload is not a regular file")
+    most = sum(math.prod(leaf["shape"]) * _plain_dtype(leaf["dtype"]).itemsize + OVERHEAD for leaf in leaves)
+    if not 0 <= status.st_size <= most + OVERHEAD:
+        raise Corrupt(f"its payload has {status.st_size:,} bytes, where its arrays take {most:,} at most")
+
+
+def _plain_dtype(name: str) -> np.dtype:
+    """As which a leaf is stored: see `_describe`."""
+    if name.startswith("key<"):
+        return np.dtype("<u4")
+    dtype = jnp.dtype(name)
+    return np.dtype(f"<u{dtype.itemsize}") if dtype.kind == "V" else dtype.newbyteorder("<")
+
+
+def _read_leaf(archive: zipfile.ZipFile, index: int, described: dict[str, Any]) -> Any:
+    name, dtype, shape = described["dtype"], _plain_dtype(described["dtype"]), tuple(described["shape"])
+    if archive.getinfo(f"a{index}.npy").compress_type != zipfile.ZIP_STORED:
+        raise Corrupt("its payload is compressed, as trident's never are")
+    with archive.open(f"a{index}.npy") as file:
+        version = np.lib.format.read_magic(file)
+        reader = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
+        if (found := reader(file))[0] != shape or found[2] != dtype:
+            raise Corrupt(f"array {described['path']} is {found[2]}{list(found[0])}, not {dtype}{list(shape)}")
+        count = math.prod(shape)
+        data = file.read(count * dtype.itemsize + 1)
+    if len(data) != count * dtype.itemsize:
+        raise Corrupt(f"array {described['path']} has {len(data):,} bytes")
+    array = np.frombuffer(data, dtype).reshape(shape, order="F" if found[1] else "C")
+    if name.startswith("key<"):
+        return jax.random.wrap_key_data(jnp.asarray(array), impl=name[4:-1])
+    return jnp.asarray(array.view(jnp.dtype(name)) if array.dtype != jnp.dtype(name) else array)

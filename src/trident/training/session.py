@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,15 +17,26 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from trident.errors import TridentError
+from trident.errors import StorageError, TridentError
 from trident.report import records as recording
 from trident.report.progress import Progress, Silent
 from trident.report.records import Record, RecordWriter
 from trident.report.tensorboard import Board
-from trident.run_directory import CHECKPOINTS, RECORDS, RESULT, TENSORBOARD, alone, check_empty, read_run, write_json
+from trident.run_directory import (
+    CHECKPOINTS,
+    RECORDS,
+    RESULT,
+    RUN,
+    TENSORBOARD,
+    alone,
+    check_empty,
+    read_run,
+    write_json,
+)
 from trident.training import checkpoint
 from trident.training.backend import backend_of
 from trident.training.evaluation import empty_result
+from trident.training.fault import reporting
 from trident.training.fine_tune import check_sizes, check_start_from, tile_seeds
 from trident.training.interrupt import Stop, stopping
 from trident.training.loop import CompiledRun, RunState, is_finite
@@ -62,10 +74,12 @@ def train(setup: Setup, out: Path | None, progress: Progress | None = None) -> O
         old, folder = check_start_from(setup)
         check_sizes(load_state(old, folder)[0].algo, template.algo, folder)  # it can be read, and it fits
     out = new_folder(setup) if out is None else out
-    with alone(out, make=True):
+    made = not out.exists() or not any(out.iterdir())
+    with alone(out, make=True), reporting(out):
         check_empty(out)  # nobody has begun here in the meantime
-        run = write_run(out, setup)
-        return _run(setup, out, run, progress or Silent(), fresh=True)
+        with _nothing_left(out, made):
+            run = write_run(out, setup)
+            return _run(setup, out, run, progress or Silent(), fresh=True)
 
 
 def resume(
@@ -78,11 +92,28 @@ def resume(
         raise TridentError(f"{out} was planned for {old['settings']['episodes']} episodes: --episodes can only add")
     if (out / RESULT).exists() and not checkpoint.rounds(out / CHECKPOINTS):
         raise TridentError(f"{out} is finished and has no checkpoints: a record can be neither resumed nor prolonged")
-    with alone(out):
+    check_addresses()
+    with alone(out), reporting(out):
         run = write_run(out, setup) if episodes is not None else old
         if setup.rounds > old["rounds"]:
             (out / RESULT).unlink(missing_ok=True)  # of the shorter run
         return _run(setup, out, run, progress or Silent(), fresh=False)
+
+
+@contextmanager
+def _nothing_left(out: Path, made: bool) -> Iterator[None]:
+    """A run that ends by an error before its first record is none: its folder can be used again."""
+    try:
+        yield
+    except Exception:
+        records = out / RECORDS
+        if not records.is_file() or not records.stat().st_size:
+            for path in (records, out / RUN):
+                path.unlink(missing_ok=True)
+            if made:
+                with suppress(OSError):  # the report of a fault may be there
+                    out.rmdir()
+        raise
 
 
 def new_folder(setup: Setup) -> Path:
@@ -110,7 +141,17 @@ def load_state(setup: Setup, out: Path) -> tuple[RunState, int, list[str]]:
     """The newest good checkpoint of a run: (state of all seeds, its round, notes for the user)."""
     template = _template(setup)._replace(replay=None)  # only training needs it
     found = checkpoint.restore(out / CHECKPOINTS, template, identity(setup))
+    _check_finite(found.tree, out)
     return found.tree, found.round, found.notes
+
+
+def _check_finite(state: RunState, out: Path) -> None:
+    """What has learned is finite in whatever a run saves: seeds that diverge stay at their last good state."""
+    if not bool(is_finite(state.algo)):
+        raise TridentError(
+            f"the newest checkpoint in {out / CHECKPOINTS} has parameters that are not finite, as no run saves them: "
+            f"`trident doctor {out}` says what can be saved"
+        )
 
 
 # --- building -------------------------------------------------------------------------------------
@@ -173,7 +214,8 @@ class _Journal:
         self.writer.sync()  # a checkpoint must never be ahead of its records
         if finished := round_ >= self.setup.rounds:
             state = state._replace(replay=None)  # nearly all of its size, and only a prolonged run will ask for it
-        checkpoint.save(self.out / CHECKPOINTS, state, round_, identity(self.setup), 1 if finished else checkpoint.KEPT)
+        kept = 1 if finished else checkpoint.KEPT
+        checkpoint.save(self.out / CHECKPOINTS, state, round_, identity(self.setup), kept, self.writer.digest)
         self.saved_round, self.saved_at = round_, time.monotonic()
 
     def due(self) -> bool:
@@ -185,13 +227,13 @@ def _run(setup: Setup, out: Path, run: dict[str, Any], progress: Progress, fresh
         progress.begin(run)
         try:
             machine = build(setup, progress.say)
-            state, last, saved = _begin(setup, out, machine, progress, fresh)
-            journal = _Journal(
-                setup, out, RecordWriter(out / RECORDS),
-                Board(out / TENSORBOARD, setup.seeds, setup.rounds, last["env_steps"]), saved, time.monotonic(),
-            )  # fmt: skip
+            state, last, digest, saved = _begin(setup, out, machine, progress, fresh)
+            board = Board(out / TENSORBOARD, setup.seeds, setup.rounds, last["env_steps"], progress.say)
+            journal = _Journal(setup, out, RecordWriter(out / RECORDS, digest), board, saved, time.monotonic())
             try:
                 state, last = _rounds(machine, journal, progress, state, last, stop)
+            except StorageError as error:
+                raise _out_of_storage(error, journal) from error
             finally:
                 journal.writer.close()
                 journal.board.close()
@@ -201,10 +243,16 @@ def _run(setup: Setup, out: Path, run: dict[str, Any], progress: Progress, fresh
     return Outcome(setup, out, state, last["round"], stop.signal if last["round"] < setup.rounds else None)
 
 
+def _out_of_storage(error: StorageError, journal: _Journal) -> StorageError:
+    safe = f"round {journal.saved_round} is safe" if journal.saved_round >= 0 else "no round was saved yet"
+    again = "make room there, then `trident resume" if journal.saved_round >= 0 else "make room there; `trident resume"
+    return StorageError(f"{error}; {safe}: {again} {journal.out}` goes on")
+
+
 def _begin(
     setup: Setup, out: Path, machine: CompiledRun, progress: Progress, fresh: bool
-) -> tuple[RunState, Record, int]:
-    """Where the run stands: (state, last record, round of the newest checkpoint or -1)."""
+) -> tuple[RunState, Record, str, int]:
+    """Where the run stands: (state, last record and its digest, round of the newest checkpoint or -1)."""
     path = out / RECORDS
     if not fresh and checkpoint.rounds(out / CHECKPOINTS):
         found = checkpoint.restore(out / CHECKPOINTS, machine.template, identity(setup), optional=(".replay",))
@@ -212,13 +260,18 @@ def _begin(
             progress.say(note)
         if note := backend_of(setup.env).resume_note:
             progress.say(f"{setup.spec.name} {note}")
-        kept = recording.truncate(path, found.round)
+        _check_finite(found.tree, out)
+        kept, digest = recording.truncate(path, found.round)
         last = kept[-1] if kept else first_record()
         if last["round"] != found.round:
             raise TridentError(
                 f"{path} ends at round {last['round']}, before the checkpoint of round {found.round}: put it back"
             )
-        return _with_replay(setup, machine, found.tree, found.round, progress), last, found.round
+        if found.manifest.get("records") not in (None, digest):
+            raise TridentError(
+                f"{path} is not what led to the checkpoint of round {found.round}: put the run's own file back"
+            )
+        return _with_replay(setup, machine, found.tree, found.round, progress), last, digest, found.round
     if setup.settings.warm_start is not None:
         progress.say(f"warm start: imitating {setup.settings.warm_start} (compiles a program of its own) ...")
     state, measured = machine.init(seed_keys(setup))
@@ -235,13 +288,14 @@ def _begin(
         state = state._replace(algo=tile_seeds(learned.algo, len(setup.seeds)))
         progress.say(f"going on from {folder}, round {round_}")
     last = first_record()
-    recording.truncate(path, -1)
+    _, digest = recording.truncate(path, -1)
     if measured:
         last["values"] = prepare_values(setup.spec, jax.device_get(measured))
-        writer = RecordWriter(path)
+        writer = RecordWriter(path, digest)
         writer.append(last)
         writer.close()
-    return state, last, -1
+        digest = writer.digest
+    return state, last, digest, -1
 
 
 def _with_replay(setup: Setup, machine: CompiledRun, state: RunState, round_: int, progress: Progress) -> RunState:
