@@ -11,7 +11,7 @@ from importlib.metadata import EntryPoint
 from typing import Any
 
 from trident.allowed import Count
-from trident.envs import intersection, navigation, simple_spread, smac, uav_nofly
+from trident.envs import intersection, navigation, simple_spread, smac, uav_coverage, uav_nofly
 from trident.envs.checks.shapes import declaration_faults
 from trident.envs.intersection.smarts.env import SmartsIntersection
 from trident.envs.probes import PROBES
@@ -78,6 +78,13 @@ UAV_NOFLY_HELP = {
     "uav-nofly-storm": "stronger wind and gusts",
 }
 
+UAV_COVERAGE_HELP = {
+    "uav-coverage": "6 identical UAVs share out a region, sensing radius against energy (version 1)",
+    "uav-coverage-free": "energy does not count",
+    "uav-coverage-obstacles": "3 tall buildings",
+    "uav-coverage-n12": "12 UAVs, 16 sectors",
+}
+
 ENVS: dict[str, EnvEntry] = {
     name: EnvEntry(UAV_MEC_HELP.get(name, "a variant of uav-mec"), partial(UavMec, config))
     for name, config in VARIANTS.items()
@@ -97,6 +104,10 @@ ENVS |= {
 ENVS |= {
     name: EnvEntry(UAV_NOFLY_HELP[name], partial(uav_nofly.UavNoFly, config))
     for name, config in uav_nofly.VARIANTS.items()
+}
+ENVS |= {
+    name: EnvEntry(UAV_COVERAGE_HELP[name], partial(uav_coverage.UavCoverage, config))
+    for name, config in uav_coverage.VARIANTS.items()
 }
 ENVS["smarts-intersection"] = EnvEntry(
     "intersection in the SMARTS simulator, outside JAX (extra: smarts)", SmartsIntersection

@@ -69,21 +69,12 @@ def command(
     return jnp.where(mode == HOLD, 0.0, wanted)
 
 
-def geofence(config: NoFlyConfig, place: Float[Array, "2"], wanted: Float[Array, "2"]) -> Float[Array, "2"]:
-    """The autopilot turns down what would soon lead out of the area: |v| <= sqrt(a room) towards each side, with half
-    of the acceleration kept for turning."""
-    c = config
-    low, high = jnp.maximum(place, 0.0), jnp.maximum(c.area - place, 0.0)
-    root = lambda room: jnp.sqrt(c.accel * room + 1e-6)  # noqa: E731
-    return jnp.clip(wanted, -root(low), root(high))
-
-
 def fly(
     config: NoFlyConfig, place: Float[Array, "2"], velocity: Float[Array, "2"], mode: Int[Array, ""], params: Array
 ) -> tuple[Float[Array, "2"], Float[Array, "2"]]:
     """Reference and velocity after a step."""
     c = config
-    wanted = geofence(c, place, command(c, place, mode, params))
+    wanted = flight.fenced(place, command(c, place, mode, params), c.area, c.accel)
     after = flight.accelerate(velocity, wanted, c.accel, c.step)
     return flight.travel(place, velocity, after, c.step), after
 
