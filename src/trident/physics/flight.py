@@ -1,9 +1,9 @@
 """Multirotors in the plane: velocity commands within an acceleration limit, and where braking ends.
 
 Places in m, velocities in m/s, accelerations in m/s^2, times in s; shapes broadcast. In a step the acceleration is
-constant, so that a vehicle covers the mean of its two velocities. Braking never turns, so its way is the straight segment from a place to
-`stop_place`; after one step of braking the way that is left is the rest of that segment, exactly. This makes "the
-segment is free" an invariant that braking keeps.
+constant, so that a vehicle covers the mean of its two velocities. Braking never turns, so its way is the straight
+segment from a place to `stop_place`; after one step of braking the way that is left is the rest of that segment,
+exactly. This makes "the segment is free" an invariant that braking keeps.
 """
 
 from __future__ import annotations
