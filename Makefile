@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 
-.PHONY: help setup train test lint types imports pytest test-learning test-smarts docs dist lock clean
+.PHONY: help setup train test lint types imports pytest test-learning test-smarts test-adapters docs dist lock clean
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -51,6 +51,17 @@ $(SMARTS)/.ready: requirements-smarts.lock pyproject.toml
 test-smarts: $(SMARTS)/.ready  ## the SMARTS adapter, live: an environment of its own (Python 3.11, 2.2 GB), minutes
 	$(SMARTS)/bin/python -m pytest -m smarts tests/envs/intersection/test_smarts_live.py
 
+ADAPTERS := .venv-adapters
+
+$(ADAPTERS)/.ready: requirements-adapters.lock pyproject.toml
+	@test -x $(ADAPTERS)/bin/python || $(PYTHON) -m venv $(ADAPTERS)
+	$(ADAPTERS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-adapters.lock
+	$(ADAPTERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+test-adapters: $(ADAPTERS)/.ready  ## adapters and loggers with the packages they are for: an environment of its own, minutes
+	$(ADAPTERS)/bin/python -m pytest -m "not slow" tests/adapters tests/report/test_loggers.py
+
 DOCS := .venv-docs
 
 $(DOCS)/.ready: requirements-docs.lock
@@ -66,10 +77,11 @@ dist: $(STAMP)   ## wheel and sdist in dist/
 	rm -rf dist
 	$(BIN)/python -m hatchling build
 
-lock:            ## renew requirements.lock, requirements-smarts.lock and requirements-docs.lock (needs uv)
+lock:            ## renew the four requirements*.lock (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --group dev pyproject.toml -o requirements.lock
 	uv pip compile --quiet --python-version 3.11 --generate-hashes --no-header --no-annotate --extra smarts --group smarts pyproject.toml -o requirements-smarts.lock
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --group docs -o requirements-docs.lock
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --extra pettingzoo --extra suites --extra wandb --extra mlflow --extra trackio --group adapters pyproject.toml -o requirements-adapters.lock
 
 clean:           ## remove the environment and caches (never runs/ or benchmarks/)
-	rm -rf $(VENV) $(SMARTS) $(DOCS) site dist .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(SMARTS) $(ADAPTERS) $(DOCS) site dist .ruff_cache .pytest_cache .hypothesis

@@ -49,13 +49,15 @@ def train(
     seeds: int | Sequence[int] | None = None,
     out: str | Path | None = None,
     limits: Mapping[str, float] | None = None,
+    env_args: Mapping[str, Any] | None = None,
     config: Any = None,
     progress: Progress | None = None,
     **settings: Any,
 ) -> Run:
     """Train and evaluate; everything is kept in the run directory `out`.
 
-    `env` and `algo` are names, or an environment and a `Preset` of one's own (which `load` must be handed again).
+    `env` and `algo` are names, or an environment and a `Preset` of one's own (which `load` must be handed again). A
+    name may say where to import an environment from, "my_pkg.tanks:Tanks", and `env_args` with what to call it.
     `config` changes fields of the algorithm's config: a mapping, or a whole config dataclass. Further keywords
     are those of `trident.training.settings.Settings`, e.g. `shielded=True`, `warm_start="greedy"`.
     """
@@ -65,8 +67,11 @@ def train(
         "episodes": episodes,
         "seeds": tuple(seeds) if isinstance(seeds, Sequence) else seeds,
         "limit": None if limits is None else dict(limits),
+        "env_arg": None if env_args is None else dict(env_args),
     }
     options = replace(Settings(), **{k: v for k, v in given.items() if v is not None}, **settings)
+    if options.env_arg and not isinstance(env, str):
+        raise TridentError("env_args are for an environment that is made by its name, not for one that is there")
     name = add_algorithm(algo) if isinstance(algo, Preset) else algo or default_algorithm()
     setup = make_setup(env, name, options, config)
     return start(setup, out, progress)
@@ -84,20 +89,22 @@ def resume(
     episodes: int | None = None,
     progress: Progress | None = None,
     algo: Preset | None = None,
+    trust: bool = False,
 ) -> Run:
-    """Go on with an interrupted run, or prolong a finished one to `episodes`; `env` and `algo` as in `load`."""
+    """Go on with an interrupted run, or prolong a finished one to `episodes`; the others as in `load`."""
     if algo is not None:
         add_algorithm(algo)
     progress = progress or progress_for()
-    return _finish(session.resume(Path(run), env, episodes, progress), progress)
+    return _finish(session.resume(Path(run), env, episodes, progress, trust), progress)
 
 
-def load(run: str | Path, env: AnyEnv | None = None, algo: Preset | None = None) -> Run:
-    """A run from its directory; `env` and `algo` are needed only if they are not in the registry."""
+def load(run: str | Path, env: AnyEnv | None = None, algo: Preset | None = None, trust: bool = False) -> Run:
+    """A run from its directory; `env` and `algo` are needed only if they have no name. `trust`: import the environment
+    from the module that the run names, which is to run its code."""
     if algo is not None:
         add_algorithm(algo)
     folder = Path(run)
-    setup = setup_of(folder, env)
+    setup = setup_of(folder, env, trust=trust)
     state, rounds, notes = session.load_state(setup, folder)
     return Run(setup, folder, state, rounds, None, tuple(notes))
 
@@ -222,9 +229,10 @@ class Run:
         """The last evaluation that was kept, if any."""
         return read_result(self.out)
 
-    def on(self, env: str | AnyEnv) -> Run:
+    def on(self, env: str | AnyEnv, env_args: Mapping[str, Any] | None = None) -> Run:
         """The same policies on another environment of the same spaces, e.g. a variant (only to evaluate)."""
-        setup = make_setup(env, self.setup.algorithm.name, replace(self.setup.settings, limit={}), self.info["config"])
+        settings = replace(self.setup.settings, limit={}, env_arg=dict(env_args or {}))
+        setup = make_setup(env, self.setup.algorithm.name, settings, self.info["config"])
         check_fit(self.setup, self.out, setup)
         run = replace(self, setup=setup)
         run.__dict__["info"] = describe(setup)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -18,9 +18,10 @@ from trident.report.merge_seeds import pool
 from trident.report.progress import progress_for
 from trident.report.tables import result_table
 from trident.training.interrupt import leaving
-from trident.training.settings import read_run
+from trident.training.settings import EnvArgs, read_run
 
 Runs = Annotated[tuple[Path, ...], Length(0, 10**4)]
+Trust = tyro.conf.FlagCreatePairsOff[bool]
 RunDirectory = tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="RUN")]]
 
 
@@ -30,6 +31,8 @@ class ResumeOptions:
     """Run directory."""
     episodes: Annotated[int, Range(1, 10**12)] | None = None
     """Prolong the run to this many episodes."""
+    trust: Trust = False
+    """Import the environment from the module that the run names, which is to run its code."""
 
 
 def resume(argv: list[str]) -> int:
@@ -41,7 +44,7 @@ Examples:
   trident resume runs/my-run --episodes 4000      (prolong it)
 """
     options = parse(ResumeOptions, argv, "resume", text)
-    return finish(api.resume(options.run, episodes=options.episodes))
+    return finish(api.resume(options.run, episodes=options.episodes, trust=options.trust))
 
 
 @dataclass(frozen=True)
@@ -52,11 +55,15 @@ class EvalOptions:
     """Fresh episodes per seed."""
     env: Name | None = None
     """Another environment with the same spaces, e.g. a variant or another simulator."""
+    env_arg: EnvArgs = field(default_factory=dict)
+    """What --env is called with, if it is imported."""
     policy: Literal["own", "sampled", "most-likely"] = "own"
     """Draw actions from the policy or take the most likely ones; own: as the algorithm is evaluated (TRIDENT draws
     where there are limits, the others do not)."""
     references: bool = True
     """Play the scripted references too."""
+    trust: Trust = False
+    """Import the environment from the module that the run names, which is to run its code."""
 
 
 def evaluate(argv: list[str]) -> int:
@@ -69,11 +76,11 @@ Examples:
   trident eval runs/my-run --env smarts-intersection    (another simulator)
 """
     options = parse(EvalOptions, argv, "eval", text)
-    run = api.load(options.run)
+    run = api.load(options.run, trust=options.trust)
     for note in run.notes:
         print(note, file=sys.stderr)
     if options.env is not None:
-        run = run.on(options.env)
+        run = run.on(options.env, options.env_arg)
     progress = progress_for(sys.stderr)
     with leaving(progress, f"stopped; for the rest: trident eval {options.run}"):
         try:

@@ -6,7 +6,7 @@ import difflib
 import sys
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -19,8 +19,17 @@ from trident.envs.checks.values import find_doubts, find_faults
 from trident.errors import TridentError
 from trident.fields import check_name, flatten
 from trident.report.tables import terminal_width
-from trident.training.registry import ALGORITHMS, ENVS, has_algorithm, has_env, load_plugins, make_env, plugin_envs
-from trident.training.settings import mode_names, read_run
+from trident.training.registry import (
+    ALGORITHMS,
+    ENVS,
+    about_env,
+    has_algorithm,
+    has_env,
+    load_plugins,
+    make_env,
+    plugin_envs,
+)
+from trident.training.settings import EnvArgs, mode_names, setup_of
 
 
 @dataclass(frozen=True)
@@ -37,6 +46,10 @@ class RenderOptions:
     """Steps to show (default: a whole episode)."""
     seed: Seed = 0
     """Which episode."""
+    env_arg: EnvArgs = field(default_factory=dict)
+    """What an imported environment is called with."""
+    trust: bool = False
+    """Import the environment from the module that a run names, which is to run its code."""
     shielded: bool = False
     """Pass a scripted policy's actions through the environment's shield (a run is shielded as it was trained)."""
 
@@ -52,8 +65,8 @@ Examples:
 """
     options = parse(RenderOptions, argv, "render", text)
     if (Path(options.what) / "run.json").is_file() and options.policy is None:
-        run = api.load(options.what)
-        run = run if options.env is None else run.on(options.env)
+        run = api.load(options.what, trust=options.trust)
+        run = run if options.env is None else run.on(options.env, options.env_arg)
         files = run.render(options.out, options.steps, options.seed)
     else:
         files = _render_scripted(options)
@@ -64,13 +77,16 @@ Examples:
 def _render_scripted(options: RenderOptions) -> list[Path]:
     folder = Path(options.what)
     if (folder / "run.json").is_file():
-        env, folder = make_env(options.env or read_run(folder)["env"]), folder / "figures"
+        env = (
+            setup_of(folder, trust=options.trust).env if options.env is None else make_env(options.env, options.env_arg)
+        )
+        folder = folder / "figures"
     elif options.env is not None:
         raise TridentError(f"--env shows a run elsewhere, and {options.what} is none: `trident render {options.env}`")
     elif folder.exists() and not has_env(options.what):
         raise TridentError(f"{folder} is not a run directory: it has no run.json")
     else:
-        env, folder = make_env(options.what), Path()
+        env, folder = make_env(options.what, options.env_arg), Path()
     if options.policy is None and not env.scripted:
         raise TridentError(f"{env.spec.name} has no scripted policy to render")
     name = options.policy or next(iter(env.scripted))
@@ -149,7 +165,7 @@ def _of_env(name: str) -> str:
         "shield": "none" if env.shield is None else "yes (--shielded)",
     }
     return _card(
-        f"{name} (environment, version {spec.version})", ENVS[name].help, rows, f"trident train {name} --quick"
+        f"{name} (environment, version {spec.version})", about_env(name, env), rows, f"trident train {name} --quick"
     )
 
 
@@ -175,7 +191,9 @@ def _wrapped(head: str, text: str) -> str:
 @dataclass(frozen=True)
 class CheckOptions:
     env: tyro.conf.Positional[Annotated[Name, tyro.conf.arg(metavar="ENV")]]
-    """Environment."""
+    """Environment, or where to import one from."""
+    env_arg: EnvArgs = field(default_factory=dict)
+    """What an imported environment is called with."""
 
 
 def check(argv: list[str]) -> int:
@@ -184,10 +202,10 @@ Check an environment: shapes, masks, finite numbers, determinism, physics.
 
 Examples:
   trident check uav-mec
-  python -c "import trident; trident.check_env(MyEnv())"     (one of your own)
+  trident check my_pkg.tanks:Tanks --env-arg level=3         (one of your own)
 """
     options = parse(CheckOptions, argv, "check", text)
-    env = make_env(options.env)
+    env = make_env(options.env, options.env_arg)
     faults, doubts = find_faults(env), find_doubts(env)
     for doubt in doubts:
         print(f"doubt: {doubt}", file=sys.stderr)

@@ -17,7 +17,7 @@ from trident.errors import TridentError
 from trident.fields import flatten, spelled_out
 from trident.renamed import ALGORITHMS, CONFIG, current
 from trident.training.registry import default_config, has_env, make_env
-from trident.training.settings import Settings, make_setup
+from trident.training.settings import Settings, make_setup, parse_env_args
 from trident.types import AnyEnv
 
 EXAMPLES = """\
@@ -32,7 +32,8 @@ BRIEF = """\
 usage: trident train ENV [OPTIONS]
 
 {examples}
-  ENV                  environment (`trident list` shows all of them)
+  ENV                  environment (`trident list` shows all of them), or where
+                       to import one from: my_pkg.tanks:Tanks, gymnasium:ID
 
 what is trained:
   --quick              a trial: {quick_rounds} rounds of one seed and a short evaluation
@@ -42,6 +43,7 @@ what is trained:
   --seeds N|I,J,...    how many seeds side by side, or which ones ({seeds})
   --limit NAME=VALUE   another limit on a mean cost per step
                        ({limits})
+  --env-arg NAME=VALUE what an imported environment is called with
   --shielded           pass every action through the environment's shield
   --warm-start POLICY  imitate this scripted policy before the first round
   --start-from RUN     go on from what another run has learned
@@ -62,7 +64,7 @@ QUICK = {"seeds": 1, "eval_episodes": 20, "references": False, "video": False}
 @dataclass(frozen=True)
 class TrainOptions:
     env: tyro.conf.Positional[Annotated[Name, tyro.conf.arg(metavar="ENV")]]
-    """Environment (`trident list` shows all of them)."""
+    """Environment (`trident list` shows all of them), or where to import one from, e.g. my_pkg.tanks:Tanks."""
     algo: Name = field(default_factory=api.default_algorithm)
     """Algorithm preset, or a scripted policy of the environment."""
     quick: tyro.conf.FlagCreatePairsOff[bool] = False
@@ -75,10 +77,11 @@ class TrainOptions:
 def train(argv: list[str]) -> int:
     argv = _with_names_of_today(argv)
     name, algo = _env_and_algo(argv)
-    env = make_env(name)
+    args = env_args_in(argv)
+    env = make_env(name, args)
     config = default_config(algo, env)
     argv = [_full_name(word, config, algo) for word in argv]
-    settings = _quick_settings(name, algo) if "--quick" in argv else Settings()
+    settings = _quick_settings(name, algo, args) if "--quick" in argv else Settings()
     examples, brief = _help(name, env, algo, config)
     options = parse(_with_defaults(config, settings), argv, "train", examples, brief)
     setup = make_setup(name, options.algo, options.settings, options.config)
@@ -126,6 +129,19 @@ def _env_and_algo(argv: list[str]) -> tuple[str, str]:
     raise TridentError("which environment? for example: trident train uav-mec (`trident list` shows all of them)")
 
 
+def env_args_in(argv: list[str]) -> dict[str, Any]:
+    """What follows --env-arg, found before anything else is parsed."""
+    words, taking = [], False
+    for word in argv:
+        option, equals, value = word.partition("=")
+        if option == "--env-arg":
+            words += [value] * bool(equals)
+        elif taking and not word.startswith("--"):
+            words.append(word)
+        taking = option == "--env-arg" or (taking and not word.startswith("--"))
+    return parse_env_args(words)
+
+
 def _full_name(word: str, config: Any, algo: str) -> str:
     """--algo.lr -> --algo.critic.lr: a setting may be named without its group, and by its name of old."""
     option, equals, value = word.partition("=")
@@ -150,8 +166,8 @@ def _with_defaults(config: Any, settings: Settings) -> Any:
     return dataclasses.make_dataclass("TrainOptions", fields, bases=(TrainOptions,), frozen=True)
 
 
-def _quick_settings(env: str, algo: str) -> Settings:
-    setup = make_setup(env, algo, Settings())
+def _quick_settings(env: str, algo: str, args: dict[str, Any]) -> Settings:
+    setup = make_setup(env, algo, Settings(env_arg=args))
     episodes = math.ceil(QUICK_ROUNDS * setup.steps_per_round / setup.spec.horizon)
     return dataclasses.replace(Settings(), **QUICK, episodes=min(episodes, Settings.episodes))
 

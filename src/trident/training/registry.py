@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import EntryPoint
@@ -18,7 +18,7 @@ from trident.envs.probes import PROBES
 from trident.envs.uav_mec import VARIANTS, UavMec
 from trident.errors import TridentError
 from trident.fields import change, flatten
-from trident.training import plugins
+from trident.training import names, plugins
 from trident.training.presets import ALGORITHMS, Preset, residual_values
 from trident.training.tuned import RESIDUAL_TUNED, TUNED
 from trident.types import Algorithm, AnyEnv, DataPlan, EnvSpec
@@ -147,7 +147,9 @@ def plugin_algorithms() -> dict[str, EntryPoint]:
 
 
 def has_env(name: str) -> bool:
-    """Whether an environment has this name; a plug-in's joins ENVS."""
+    """Whether an environment has this name, or the name says where to import one from; a plug-in's joins ENVS."""
+    if name not in ENVS and names.is_import_string(name):
+        return True
     point = plugin_envs().get(name)
     if point is not None and name not in ENVS:
         ENVS[name] = _plugin_env(point)
@@ -211,12 +213,24 @@ def needs_shield(algo: str) -> bool:
     return has_algorithm(algo) and ALGORITHMS[algo].shielded
 
 
-def make_env(name: str) -> AnyEnv:
+def make_env(name: str, args: Mapping[str, Any] | None = None, trusted: bool = True) -> AnyEnv:
+    """By name, or by an import string (`trident.training.names`), which may be given arguments and must be trusted."""
+    if name not in ENVS and names.is_import_string(name):
+        return names.make(name, args, trusted)
+    if args:
+        raise TridentError(f"{name} takes no arguments: they are for environments by import string, e.g. my_pkg:Tanks")
     if not has_env(name):
         if name.startswith("smac-"):
             smac.SmacConfig(map=name.removeprefix("smac-").removesuffix("-safe"))  # raises, and names the maps
         raise TridentError(_unknown("environment", name, [*ENVS, *plugin_envs()]))
     return ENVS[name].make()
+
+
+def about_env(name: str, env: AnyEnv) -> str:
+    """The line of help that belongs to a name."""
+    if name in ENVS:
+        return ENVS[name].help
+    return (type(env).__doc__ or "").strip().partition("\n")[0]
 
 
 def default_config(algo: str, env: AnyEnv, warm_started: bool = False) -> Any:

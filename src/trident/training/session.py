@@ -7,6 +7,7 @@ whole RunState and cuts the records back to its round, so that the run ends bit 
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -83,11 +84,15 @@ def train(setup: Setup, out: Path | None, progress: Progress | None = None) -> O
 
 
 def resume(
-    out: Path, env: AnyEnv | None = None, episodes: int | None = None, progress: Progress | None = None
+    out: Path,
+    env: AnyEnv | None = None,
+    episodes: int | None = None,
+    progress: Progress | None = None,
+    trust: bool = False,
 ) -> Outcome:
     """Go on with a run from its newest good checkpoint, or from the start if it has none yet."""
     old = read_run(out)
-    setup = setup_of(out, env, episodes)
+    setup = setup_of(out, env, episodes, trust)
     if setup.rounds < old["rounds"]:
         raise TridentError(f"{out} was planned for {old['settings']['episodes']} episodes: --episodes can only add")
     if (out / RESULT).exists() and not checkpoint.rounds(out / CHECKPOINTS):
@@ -118,7 +123,8 @@ def _nothing_left(out: Path, made: bool) -> Iterator[None]:
 
 def new_folder(setup: Setup) -> Path:
     """runs/ENV-ALGO-TIME, made here and now, so that of several jobs started in one second each has its own."""
-    name = f"{setup.spec.name}-{setup.algorithm.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    env = re.sub(r"[^\w.-]+", "-", setup.spec.name)  # an import string has colons
+    name = f"{env}-{setup.algorithm.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     for suffix in ("", *(f"-{i}" for i in range(2, 1000))):
         folder = Path("runs") / (name + suffix)
         try:

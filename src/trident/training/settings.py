@@ -22,6 +22,7 @@ from trident.errors import TridentError
 from trident.fields import change, check_name
 from trident.renamed import ALGORITHMS, current
 from trident.run_directory import RUN, read_run, write_json
+from trident.training.names import is_import_string
 from trident.training.registry import default_config, has_algorithm, has_env, make_algorithm, make_env, needs_shield
 from trident.types import Algorithm, AnyEnv, EnvSpec
 
@@ -39,6 +40,31 @@ def parse_limits(words: list[str]) -> dict[str, float]:
             raise TridentError(f"--limit wants NAME=VALUE, e.g. --limit energy=0.1, not {word!r}")
     return limits
 
+
+def parse_env_args(words: list[str]) -> dict[str, Any]:
+    """["level=3", "wind=true", "map=hills"] -> {"level": 3, "wind": True, "map": "hills"}"""
+    args = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name.isidentifier():
+            raise TridentError(f"--env-arg wants NAME=VALUE, e.g. --env-arg level=3, not {word!r}")
+        try:
+            args[name] = json.loads(value.lower() if value in ("True", "False") else value)
+        except ValueError:
+            args[name] = value
+    return args
+
+
+_ENV_ARGS = PrimitiveConstructorSpec(
+    nargs="*",
+    metavar="NAME=VALUE",
+    instance_from_str=parse_env_args,
+    is_instance=lambda x: isinstance(x, dict),
+    str_from_instance=lambda args: [f"{k}={json.dumps(v)}" for k, v in args.items()],
+)
+EnvArg = bool | Annotated[float, Range(-1e300, 1e300)] | Name
+
+EnvArgs = Annotated[dict[Name, EnvArg], _ENV_ARGS]
 
 _LIMITS = PrimitiveConstructorSpec(
     nargs="*",
@@ -79,6 +105,8 @@ class Settings:
     """Base of all random streams; seed number i of a run depends only on this and i."""
     limit: Annotated[dict[Name, Annotated[float, Range(0.0, 1e9)]], _LIMITS] = field(default_factory=dict)
     """Other limits than the environment's own, on the mean cost per step."""
+    env_arg: EnvArgs = field(default_factory=dict)
+    """For an environment by import string: what its class or function is called with."""
     warm_start: Name | None = None
     """Scripted policy the learner is fitted to before the first round."""
     warm_start_rounds: Annotated[int, Range(1, 10**4)] = 4
@@ -143,7 +171,7 @@ def make_setup(env: str | AnyEnv, algo: str, settings: Settings, config: Any = N
     settings = checked(settings)
     algo = current(check_value("the algorithm", Name, algo), ALGORITHMS)
     name = env if isinstance(env, str) else env.spec.name  # a variant may share its spec with the original
-    env = make_env(env) if isinstance(env, str) else env
+    env = make_env(env, settings.env_arg) if isinstance(env, str) else env
     for limit in settings.limit:
         check_name("constraint", limit, [c.name for c in env.spec.constraints], name)
     spec = dataclasses.replace(env.spec.with_limits(settings.limit), name=name)
@@ -183,6 +211,7 @@ def identity(setup: Setup) -> dict[str, Any]:
     decides = [_plain_config(setup), settings.seed, settings.shielded, settings.warm_start]
     decides += [settings.warm_start_rounds, setup.spec.limits.tolist()]
     decides += [] if settings.start_from is None else [settings.start_from]
+    decides += [settings.env_arg] if settings.env_arg else []
     return {
         "env": setup.spec.name,
         "version": setup.spec.version,
@@ -244,8 +273,9 @@ def write_run(out: Path, setup: Setup) -> dict[str, Any]:
     return run
 
 
-def setup_of(out: Path, env: str | AnyEnv | None = None, episodes: int | None = None) -> Setup:
-    """The setup of an earlier run. What is outside the registry must be handed in again."""
+def setup_of(out: Path, env: str | AnyEnv | None = None, episodes: int | None = None, trust: bool = False) -> Setup:
+    """The setup of an earlier run. What has no name must be handed in again; what is to be imported by its name, from
+    outside the package, must be trusted."""
     run = read_run(out)
     if env is None and not has_env(run["env"]):
         raise TridentError(f"{run['env']!r} is not a registered environment: call trident.load(run, env=your_env)")
@@ -255,6 +285,8 @@ def setup_of(out: Path, env: str | AnyEnv | None = None, episodes: int | None = 
     known = {f.name for f in dataclasses.fields(Settings)}
     saved["seeds"] = tuple(saved["seeds"])
     settings = Settings(**{k: v for k, v in saved.items() if k in known})
+    if env is None and is_import_string(run["env"]):
+        env = make_env(run["env"], settings.env_arg, trusted=trust)
     try:
         setup = make_setup(run["env"] if env is None else env, run["algo"], settings, run["config"])
     except TridentError as error:
