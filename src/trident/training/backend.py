@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
@@ -14,6 +15,7 @@ from trident.simulation.evaluate import evaluate
 from trident.simulation.host import HostPolicy, Say
 from trident.simulation.step import Policy, scripted
 from trident.training import host as host_training
+from trident.training.host import key_shapes
 from trident.training.loop import CompiledRun, Program, RunState, policy_of, program
 from trident.training.memory import check_program
 from trident.training.settings import Setup
@@ -31,8 +33,8 @@ class Backend(NamedTuple):
     """(environment) -> an error, if it cannot start, before anything is written or compiled"""
     init: Callable[[Setup], Callable[[Key], RunState]]
     """The pure function of one seed: its first state."""
-    build: Callable[[Setup, RunState, Say], CompiledRun]
-    """(setup, shapes of all seeds' state, what tells of slow simulators) -> compiled over all seeds"""
+    build: Callable[[Setup, Say], CompiledRun]
+    """(setup, what tells of slow simulators) -> compiled over all seeds"""
     policy_of: Callable[[Any, Algorithm, bool], PolicyOf]
     """(environment, algorithm, deterministic) -> learner's state -> policy"""
     scripted: Callable[[Any, str], AnyPolicy]
@@ -57,14 +59,18 @@ def _program(setup: Setup) -> Program:
     return program(env, setup.algorithm, setup.rounds, setup.settings.shielded)
 
 
-def build_jax(setup: Setup, template: RunState, say: Say) -> CompiledRun:
-    """The round is compiled ahead, so that a second compilation cannot happen."""
+def build_jax(setup: Setup, say: Say) -> CompiledRun:
+    """The round is compiled ahead, so that a second compilation cannot happen; the first state's program beside it, in
+    a thread: tracing a round keeps only one core busy."""
     one = _program(setup)
+    first = jax.jit(jax.vmap(one.init)).trace(key_shapes(setup))
+    template = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), first.out_info)
     step = jax.jit(jax.vmap(one.round, in_axes=(0, None)), donate_argnums=0)
-    compiled = step.lower(template, jax.ShapeDtypeStruct((), jnp.int32)).compile()
+    with ThreadPoolExecutor(1) as beside:
+        starting = beside.submit(first.lower().compile)
+        compiled = step.lower(template, jax.ShapeDtypeStruct((), jnp.int32)).compile()
     check_program(compiled)
-
-    start = jax.jit(jax.vmap(one.init))
+    start = starting.result()
     prepare = None if setup.settings.warm_start is None else jax.jit(jax.vmap(warm_start(setup)))
 
     def init(keys: Key) -> tuple[RunState, dict[str, Any]]:

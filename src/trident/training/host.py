@@ -30,6 +30,11 @@ def init_of(setup: Setup) -> Callable[[Key], RunState]:
     )
 
 
+def key_shapes(setup: Setup) -> Any:
+    """Shapes and dtypes of the seeds' keys."""
+    return jax.eval_shape(lambda: jax.random.split(jax.random.key(0), setup.settings.num_seeds))
+
+
 def sums_of(setup: Setup) -> EpisodeSums:
     """Of episodes that have just begun."""
     return start_sums(setup.algorithm.plan.envs, setup.spec.num_constraints)
@@ -74,16 +79,18 @@ class Simulators:
             host.close(env)
 
 
-def build(setup: Setup, template: RunState, say: host.Say) -> CompiledRun:
+def build(setup: Setup, say: host.Say) -> CompiledRun:
     """As `backend.build_jax`: what is learned from a round is compiled ahead, over all seeds."""
     plan, simulators = setup.algorithm.plan, Simulators(setup, say)
+    first = jax.jit(jax.vmap(init_of(setup)))
+    template = jax.eval_shape(first, key_shapes(setup))
     learn = learning(setup.algorithm, setup.rounds)
     step = jax.jit(jax.vmap(lambda s, data, i: learn(s, None, data, i), in_axes=(0, 0, None)), donate_argnums=0)
     example = jax.eval_shape(jax.vmap(lambda algo: example_rollout(setup, algo)), template.algo)
     compiled = step.lower(template, example, jax.ShapeDtypeStruct((), jnp.int32)).compile()
 
     def begin(keys: Key) -> tuple[RunState, Metrics]:
-        state, measured = jax.jit(jax.vmap(init_of(setup)))(keys), {}
+        state, measured = first(keys), {}
         if setup.settings.warm_start is not None:
             state, measured = _warm_start(setup, simulators, state, keys)
         simulators.start(jax.vmap(lambda key: jax.random.split(key, 3)[1])(keys))

@@ -180,7 +180,7 @@ def _of_all_seeds(setup: Setup, one: RunState) -> RunState:
 def build(setup: Setup, say: Callable[[str], None] | None = None) -> CompiledRun:
     """Compile the round over all seeds."""
     enable_compilation_cache()
-    return backend_of(setup.env).build(setup, _template(setup), say or Silent().say)
+    return backend_of(setup.env).build(setup, say or Silent().say)
 
 
 def enable_compilation_cache() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from trident.envs.uav_mec.config import UavMecConfig
 from trident.envs.uav_mec.fast.no_inline import no_inline
@@ -38,13 +38,15 @@ def add_up(count: int, term: Callable[[Any], Array]) -> Float[Array, "*shape B"]
     return sum(map(term, range(1, count)), term(0)) if count <= FEW else term(slice(None)).sum(-2)
 
 
+def mine(config: UavMecConfig, own: Int[Array, "U B"], user: int | slice) -> Bool[Array, "N *U B"]:
+    """Whether a user, or each of several, is of a UAV: asked for all UAVs at once, which keeps programs short."""
+    of = own[None, user]
+    return of == np.arange(config.num_uavs).reshape(-1, *(1,) * (of.ndim - 1))
+
+
 def by_uav(config: UavMecConfig, own: Int[Array, "U B"], of_user: Float[Array, "*shape U B"]) -> Array:
     """Sums over the users of every UAV, [*shape, N, B]."""
-
-    def of_one(i):
-        return add_up(own.shape[0], lambda u: jnp.where(own[u] == i, of_user[..., u, :], 0.0))
-
-    return jnp.stack([of_one(i) for i in range(config.num_uavs)], axis=-2)
+    return add_up(own.shape[0], lambda u: jnp.where(mine(config, own, u), of_user[..., None, u, :], 0.0))
 
 
 @step
@@ -54,11 +56,11 @@ def distances(config: UavMecConfig, uav: Array, user: Array) -> Float[Array, "N 
 
 @step
 def loads(config: UavMecConfig, own: Array) -> Float[Array, "N B"]:
-    return jnp.stack([how_many(own, i) for i in range(config.num_uavs)])
+    return how_many(config, own)
 
 
-def how_many(own: Int[Array, "U B"], uav: int) -> Float[Array, "B"]:
-    return add_up(own.shape[0], lambda u: (own[u] == uav).astype(jnp.float32))
+def how_many(config: UavMecConfig, own: Int[Array, "U B"]) -> Float[Array, "N B"]:
+    return add_up(own.shape[0], lambda u: mine(config, own, u).astype(jnp.float32))
 
 
 @step
@@ -99,20 +101,21 @@ def ask(config: UavMecConfig, own: Array, free: Array, distance: Array) -> Int[A
 @step
 def accept(config: UavMecConfig, own: Array, last: Array, queue: Array) -> Int[Array, "U B"]:
     """Those who ask are taken in order of distance, equal ones in order of their index."""
-    target, index = queue >> span(config), np.arange(own.shape[0])[:, None]
+    target, index = queue >> span(config), np.arange(own.shape[0])
+    later = (index[:, None] > index).astype(np.int32)
     ahead = jnp.zeros(own.shape, jnp.int32)
-    for k in range(own.shape[0]):
-        ahead = ahead + (queue[k] - (index > k) < queue).astype(jnp.int32)
+    for k in index:
+        ahead = ahead + (queue[k] - later[:, k, None] < queue).astype(jnp.int32)
     return jnp.where(ahead < of_own(target, last, 0), target, own)
 
 
 @step
 def last_places(config: UavMecConfig, free: Array, queue: Array) -> Int[Array, "N B"]:
     """The place in the queue from which on a UAV is full."""
-    before, places = 0.0, []
+    before, places, asking = 0.0, [], how_many(config, queue >> span(config))
     for i in range(config.num_uavs):
         places.append(before + free[i])
-        before = before + how_many(queue >> span(config), i)
+        before = before + asking[i]
     return jnp.stack(places).astype(jnp.int32)
 
 

@@ -352,8 +352,8 @@ def gains(
 @step
 def coverage(config: UavMecConfig, own: Array, chance: Array) -> tuple[Float[Array, "B"], Float[Array, "B"]]:
     """Expected number of covered users, and its variance."""
-    users, served = own.shape[0], lambda u: jnp.where(own[u] < config.num_uavs, chance[u], 0.0)
-    return add_up(users, served), add_up(users, lambda u: served(u) * (1.0 - served(u)))
+    users, served = own.shape[0], jnp.where(own < config.num_uavs, chance, 0.0)
+    return add_up(users, lambda u: served[u]), add_up(users, lambda u: served[u] * (1.0 - served[u]))
 
 
 @step
