@@ -48,6 +48,8 @@ class Constraint:
     immediate: bool = False
     """The cost of an action falls in the same step (energy spent), not in later ones (a place badly chosen)."""
     help: str = ""
+    formula: str = ""
+    """What one step costs, e.g. "mean over UAVs of 1[energy > E_max]"."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,7 @@ class ActionSpec:
     used: np.ndarray  # [N, M, P] bool: parameters a mode does not read carry no log-prob, KL or gradient
     mode_names: tuple[str, ...] = ()
     param_names: tuple[str, ...] = ()
+    param_units: tuple[str, ...] = ()
 
     @property
     def num_modes(self) -> int:
@@ -79,6 +82,20 @@ class ActionSpec:
     @property
     def num_params(self) -> int:
         return self.low.shape[2]
+
+
+@dataclass(frozen=True, eq=False)
+class FailSafe:
+    """What an agent does of which nothing is known: hover, brake, hold. It needs no observation."""
+
+    name: str
+    modes: tuple[int, ...]
+    """In the order of preference; the first that is allowed is taken."""
+    params: np.ndarray
+    """Of every mode [M, P], in physical units, inside every agent's box."""
+    keep_mode: bool = False
+    """The mode of the last action is preferred to all of `modes`."""
+    help: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +112,11 @@ class EnvSpec:
     kinds: tuple[int, ...] | None = None
     """The kind of each agent, by number. Agents of a kind are interchangeable (`check_env` says whether they are) and
     learn together. None: all agents with equal boxes are of a kind; `range(num_agents)`: every agent learns alone."""
+    obs_names: tuple[str, ...] = ()
+    """What the numbers of an observation are; for those who deploy a policy."""
+    step_seconds: float | None = None
+    """How long a step is, where that means something."""
+    fail_safe: FailSafe | None = None
 
     @property
     def kind_of(self) -> np.ndarray:

@@ -41,7 +41,7 @@ from trident.envs.intersection.right_of_way import Relations, bend_limit, relate
 from trident.envs.intersection.roads import FAR, path_of, pick, place, roads
 from trident.envs.intersection.shield import shield
 from trident.physics import braking
-from trident.types import ActionSpec, Constraint, EnvSpec, HybridAction, Key, Metric, TimeStep, follow
+from trident.types import ActionSpec, Constraint, EnvSpec, FailSafe, HybridAction, Key, Metric, TimeStep, follow
 
 # --- config ---------------------------------------------------------------------------------------
 
@@ -66,15 +66,28 @@ def action_spec(config: IntersectionConfig) -> ActionSpec:
         used=np.ones(shape, bool),
         mode_names=("left lane", "right lane"),
         param_names=("accel", "brake", "steering"),
+        param_units=("m/s2", "m/s2", "rad"),
     )
+
+
+def fail_safe(config: IntersectionConfig) -> FailSafe:
+    """Full brake, wheels as the lane tracker holds them (straight, with raw steering), no change of lane."""
+    params = np.tile(np.array([0.0, config.brake, 0.0], np.float32), (LANES, 1))
+    return FailSafe("brake", tuple(range(LANES))[::-1], params, keep_mode=True, help="full brake in the present lane")
 
 
 def constraints(config: IntersectionConfig) -> tuple[Constraint, ...]:
     c = config
     return (
-        Constraint("collision", c.collision_limit, help="share of the vehicles that crash in a step"),
-        Constraint("lane", c.lane_limit, help="share of the vehicles with a corner off their lane"),
-    )
+        Constraint(
+            "collision", c.collision_limit, help="share of the vehicles that crash in a step",
+            formula="mean over vehicles of 1[it touches another in this step]",
+        ),
+        Constraint(
+            "lane", c.lane_limit, help="share of the vehicles with a corner off their lane",
+            formula="mean over vehicles of 1[a corner is outside its lane]",
+        ),
+    )  # fmt: skip
 
 
 METRICS = (
@@ -216,6 +229,18 @@ def observe(config: IntersectionConfig, t: Traffic) -> Float[Array, "N O"]:
     return jnp.where(t.driving[:, None], jnp.concatenate(parts, 1), 0.0)
 
 
+def observation_names(config: IntersectionConfig) -> tuple[str, ...]:
+    """What `observe` lists, in its order."""
+    own = (
+        "speed", "offset", "heading error", "wheels", "way to the line / 100 m", "way to the line / 15 m",
+        "way to the goal", "room below the bend's speed", "right lane", "wrong lane", "lane may change", "turns left",
+        "turns right", "committed", "halted", "leader near", "leader's speed", "conflict near", "conflicts ahead",
+    )  # fmt: skip
+    traits = ("ahead", "left", "speed ahead", "speed left", "time gap", "time to conflict", "goes first", "seen")
+    others = min(config.seen, config.num_vehicles - 1)
+    return (*own, *(f"vehicle {k + 1} {trait}" for k in range(others) for trait in traits))
+
+
 # --- reward and costs -----------------------------------------------------------------------------
 
 
@@ -272,6 +297,9 @@ class Intersection:
             constraints=constraints(config),
             horizon=config.horizon,
             metrics=METRICS,
+            obs_names=observation_names(config),
+            step_seconds=config.step,
+            fail_safe=fail_safe(config),
         )
         self.physics = build_physics(config)
 

@@ -22,13 +22,13 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from trident.envs.smac import scripted
-from trident.envs.smac.actions import DIRECTIONS, FIRST_TARGET, allowed_modes, ally_orders, crowded, gaps
+from trident.envs.smac.actions import DIRECTIONS, FIRST_TARGET, NO_OP, STOP, allowed_modes, ally_orders, crowded, gaps
 from trident.envs.smac.base_policy import base_policy
 from trident.envs.smac.config import MAPS, TICKS, SmacConfig
 from trident.envs.smac.engine import NOBODY, Fire, Orders, Units, battle, confine, separate
 from trident.envs.smac.physics import build_physics, pack
 from trident.physics import combat
-from trident.types import ActionSpec, Constraint, EnvSpec, HybridAction, Key, Metric, TimeStep, follow
+from trident.types import ActionSpec, Constraint, EnvSpec, FailSafe, HybridAction, Key, Metric, TimeStep, follow
 
 # --- config ---------------------------------------------------------------------------------------
 
@@ -72,7 +72,14 @@ def action_spec(config: SmacConfig) -> ActionSpec:
         used=used,
         mode_names=("no-op", "stop", *DIRECTIONS, *(f"target{j + 1}" for j in range(targets))),
         param_names=("dx", "dy"),
+        param_units=("of the offset's reach",) * 2,
     )
+
+
+def fail_safe(num_modes: int) -> FailSafe:
+    """Stop where one stands; the dead do nothing."""
+    order = (STOP, NO_OP, *range(STOP + 1, num_modes))
+    return FailSafe("hold", order, np.zeros((num_modes, 2), np.float32), help="stop in place")
 
 
 def constraints(config: SmacConfig) -> tuple[Constraint, ...]:
@@ -80,10 +87,19 @@ def constraints(config: SmacConfig) -> tuple[Constraint, ...]:
         return ()
     c = config
     return (
-        Constraint("losses", c.loss_limit, unit="share", help="allied health and shields lost in a step, of all"),
-        Constraint("deaths", c.death_limit, unit="share", help="allies that died in a step, of the army"),
-        Constraint("crowding", c.crowding_limit, unit="share", help=f"living allies within {c.spacing:g} of another"),
-    )
+        Constraint(
+            "losses", c.loss_limit, unit="share", help="allied health and shields lost in a step, of all",
+            formula="sum over allies of max(health + shield before - after, 0) / that of all at full strength",
+        ),
+        Constraint(
+            "deaths", c.death_limit, unit="share", help="allies that died in a step, of the army",
+            formula="mean over allies of 1[alive before, dead after]",
+        ),
+        Constraint(
+            "crowding", c.crowding_limit, unit="share", help=f"living allies within {c.spacing:g} of another",
+            formula=f"mean over living allies of 1[gap to the nearest other on its level < {c.spacing:g}]",
+        ),
+    )  # fmt: skip
 
 
 METRICS = (
@@ -209,6 +225,19 @@ def observe(config: SmacConfig, units: Units, mask: Bool[Array, "A M"]) -> Float
     return jnp.concatenate([own, kind, can, *blocks], -1)
 
 
+def observation_names(config: SmacConfig, action: ActionSpec) -> tuple[str, ...]:
+    """What `observe` lists, in its order."""
+    roster = config.roster
+    vital = ["health", "shield"] if roster.shield.any() else ["health"]
+    kinds = list(dict.fromkeys(roster.types)) if len(set(roster.types)) > 1 else []
+    names = ["place x", "place y", *vital, "cooldown"] + (["energy"] if roster.heals.any() else [])
+    names += [f"is {kind}" for kind in kinds] + [f"may {mode}" for mode in action.mode_names[2:]]
+    allies, foes = range(roster.allies), range(roster.enemies)
+    units = [f"ally {k + 1}" for k in allies] + [f"enemy {k + 1}" for k in foes]
+    traits = ["seen", "distance", "x", "y", *vital, *(f"is {kind}" for kind in kinds)]
+    return (*names, *(f"{unit} {trait}" for trait in traits for unit in units))
+
+
 # --- reward and costs -----------------------------------------------------------------------------
 
 
@@ -308,6 +337,9 @@ class Smac:
             horizon=config.field.limit,
             kinds=tuple(roster.types.index(each) for each in roster.types[: roster.allies]),
             metrics=METRICS,
+            obs_names=observation_names(config, self.action),
+            step_seconds=TICKS / 22.4,
+            fail_safe=fail_safe(self.action.num_modes),
         )
         suggest = partial(base_policy, config, self.action.num_modes)
         self.physics = replace(build_physics(config, self.action.num_modes), base_policy=suggest)

@@ -42,7 +42,7 @@ from trident.envs.uav_mec.dynamics import (
 from trident.envs.uav_mec.fast.physics import bulk_physics
 from trident.envs.uav_mec.physics import build_physics, pack
 from trident.envs.uav_mec.reward import cost_attribution, margins, mode_names, reward_and_costs
-from trident.types import ActionSpec, Constraint, EnvSpec, HybridAction, Key, Metric, TimeStep, follow
+from trident.types import ActionSpec, Constraint, EnvSpec, FailSafe, HybridAction, Key, Metric, TimeStep, follow
 
 # --- config ---------------------------------------------------------------------------------------
 
@@ -82,16 +82,33 @@ def action_spec(config: UavMecConfig) -> ActionSpec:
         used=used,
         mode_names=mode_names(config),
         param_names=names,
+        param_units=FLIGHT_UNITS[config.flight] + ("share",),
     )
+
+
+FLIGHT_UNITS = {"cartesian": ("of top speed",) * 2, "polar": ("m/s", "rad"), "course": ("m/s", "of a direction", "")}
+
+
+def fail_safe(config: UavMecConfig) -> FailSafe:
+    """Hover and compute on board: no link is needed for it. A heading is as good as any other at no speed."""
+    params = np.zeros((config.num_fogs + 1, len(FLIGHT_UNITS[config.flight]) + 1), np.float32)
+    return FailSafe("hover", tuple(range(config.num_fogs + 1)), params, help="stay in place, compute on board")
 
 
 def constraints(config: UavMecConfig) -> tuple[Constraint, ...]:
     c = config
-    energy = Constraint("energy", c.energy_limit, immediate=True, help=f"share of UAV-slots above {c.energy_max:g} J")
-    coverage = Constraint("coverage", c.coverage_limit, help=f"share of slots with fewer than {c.needed} users covered")
+    energy = Constraint(
+        "energy", c.energy_limit, immediate=True, help=f"share of UAV-slots above {c.energy_max:g} J",
+        formula=f"mean over UAVs of 1[energy of the slot > {c.energy_max:g} J]",
+    )  # fmt: skip
+    coverage = Constraint(
+        "coverage", c.coverage_limit, help=f"share of slots with fewer than {c.needed} users covered",
+        formula=f"1[users within {c.coverage_radius:g} m of their UAV < {c.needed}], 0 in the first {c.grace} slots",
+    )  # fmt: skip
     apart = Constraint(
-        "separation", c.separation_limit, help=f"share of UAV-slots within {c.separation_min:g} m of another"
-    )
+        "separation", c.separation_limit, help=f"share of UAV-slots within {c.separation_min:g} m of another",
+        formula=f"mean over UAVs of 1[distance to the nearest other < {c.separation_min:g} m]",
+    )  # fmt: skip
     return (energy, coverage, apart) if c.separation else (energy, coverage)
 
 
@@ -257,6 +274,19 @@ def observe(config: UavMecConfig, s: MecState) -> Float[Array, "N O"]:
     return jnp.concatenate([*own, see_users(c, s), see_fogs(c, s), see_fleet(c, s)], -1)
 
 
+def observation_names(config: UavMecConfig) -> tuple[str, ...]:
+    """What `observe` lists, in its order."""
+    c = config
+    names = ["place x", "place y", "velocity x", "velocity y", "grace left", "energy margin"]
+    names += ["own users / capacity", "users in sight / users", "own centre x", "own centre y"]
+    traits = ("x", "y", "mine", "covered by another", "seen")
+    names += [f"user {u + 1} {trait}" for u in range(min(c.seen_users, c.num_users)) for trait in traits]
+    names += [f"uncovered users, sector {k + 1}" for k in range(SECTORS)]
+    names += [f"fog {f + 1} {trait}" for trait in ("x", "y", "efficiency", "load") for f in range(c.num_fogs)]
+    heard = min(c.seen_uavs, c.num_uavs - 1)
+    return (*names, *(f"UAV {k + 1} {trait}" for k in range(heard) for trait in ("x", "y", "load", "heard")))
+
+
 def grace_left(config: UavMecConfig, s: MecState) -> Float[Array, ""]:
     """Remaining share of the deployment grace."""
     return jnp.maximum(config.grace - s.slot, 0) / max(config.grace, 1)
@@ -281,6 +311,9 @@ class UavMec:
             constraints=constraints(config),
             horizon=config.horizon,
             metrics=metrics(config),
+            obs_names=observation_names(config),
+            step_seconds=config.slot,
+            fail_safe=fail_safe(config),
         )
         suggest = partial(base_policy, config, self.spec.action)
         self.physics = replace(build_physics(config), base_policy=suggest, bulk=bulk_physics(config))
