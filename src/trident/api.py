@@ -109,8 +109,11 @@ def load(run: str | Path, env: AnyEnv | None = None, algo: Preset | None = None,
     return Run(setup, folder, state, rounds, None, tuple(notes))
 
 
-def compare(*runs: Run | str | Path, style: str = "plain", figure: str | Path | None = None) -> str:
-    """A table of finished runs on one environment, its scripted policies first; `figure`: draw their curves there."""
+def compare(
+    *runs: Run | str | Path, style: str = "plain", figure: str | Path | None = None, mixed: bool = False
+) -> str:
+    """A table of finished runs on one environment, its scripted policies first; `figure`: draw their curves there.
+    Runs with different cost specifications are refused unless `mixed`."""
     folders = [run.out if isinstance(run, Run) else Path(run) for run in runs]
     if figure is not None:
         from trident.report.figures import draw_comparison  # matplotlib takes a second to import
@@ -119,7 +122,7 @@ def compare(*runs: Run | str | Path, style: str = "plain", figure: str | Path | 
         beside = references_of([result for _, result, _ in loaded], {run["algo"] for run, _, _ in loaded})
         curves = [(label(run, folder), run, rows) for folder, (run, _, rows) in zip(folders, loaded, strict=True)]
         draw_comparison(curves, Path(figure), beside=beside)
-    return compare_table(folders, style)
+    return compare_table(folders, style, mixed)
 
 
 def _finish(outcome: session.Outcome, progress: Progress) -> Run:
@@ -268,7 +271,7 @@ class Run:
     def policy(self, seed: int | None = None, deterministic: bool | None = None) -> AnyPolicy:
         """As a function of (key, env state, time step), for rollouts; outside JAX see
         `trident.simulation.host.HostPolicy`. By default it is stochastic if its algorithm is evaluated so."""
-        row, env, algorithm = self._row(seed), self.setup.env, self.setup.algorithm
+        row, env, algorithm = self.row(seed), self.setup.env, self.setup.algorithm
         deterministic = not algorithm.sampled if deterministic is None else deterministic
         state = jax.tree.map(lambda x: x[row], self.state.algo)
         return backend_of(env).policy_of(env, algorithm, deterministic)(state)
@@ -313,10 +316,11 @@ class Run:
             raise TridentError("a stochastic policy needs key=jax.random.key(...)")
         key = jax.random.key(0) if key is None else key
         view = jax.tree.map(jnp.asarray, (obs, mask, living))
-        action = self._act[deterministic, len(lead)](self._row(seed), View(*view), key)
+        action = self._act[deterministic, len(lead)](self.row(seed), View(*view), key)
         return jax.tree.map(np.asarray, action)
 
-    def _row(self, seed: int | None) -> int:
+    def row(self, seed: int | None = None) -> int:
+        """Where a seed's policy stands in the state; unless told, the first that has not diverged."""
         seeds = self.setup.seeds
         if seed is None:
             return next((i for i, s in enumerate(seeds) if str(s) not in self.diverged), 0)

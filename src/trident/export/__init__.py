@@ -1,0 +1,1 @@
+"""Taking a trained policy out: bundles for `trident.runtime`."""

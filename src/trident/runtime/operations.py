@@ -1,0 +1,270 @@
+"""The operations of a policy program, in NumPy. Names and meaning are those of JAX's primitives.
+
+`OPERATIONS[name](params)` gives a function of arrays; the shapes in `params` are numbers by then. What is not in the
+table cannot be exported as a program (`trident.export.tracing` refuses it by name).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from trident.errors import TridentError
+from trident.runtime import threefry
+
+Operation = Callable[..., Any]
+F32 = np.float32
+
+
+def erf_inv(x: np.ndarray) -> np.ndarray:
+    """Inverse error function in single precision (Giles 2012), the polynomial that XLA uses."""
+    x = np.asarray(x, F32)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        w = -np.log1p(-x * x)
+        small = w < 5
+        near, far = w - F32(2.5), np.sqrt(w) - F32(3)
+        shifted = np.where(small, near, far)
+        p = np.where(small, F32(CENTRE[0]), F32(TAIL[0]))
+        for centre, tail in zip(CENTRE[1:], TAIL[1:], strict=True):
+            p = np.where(small, F32(centre), F32(tail)) + p * shifted
+        return np.where(np.abs(x) == 1, x * F32(np.inf), p * x)
+
+
+CENTRE = (
+    2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,
+    -0.00125372503, -0.00417768164, 0.246640727, 1.50140941,
+)  # fmt: skip
+TAIL = (
+    -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
+    -0.0076224613, 0.00943887047, 1.00167406, 2.83297682,
+)  # fmt: skip
+
+
+def _power(p: Any) -> Operation:
+    """x^y of a whole y, by repeated squares as XLA does."""
+
+    def power(x: np.ndarray) -> np.ndarray:
+        n, out, square = abs(p["y"]), None, x
+        while n:
+            out = (square if out is None else out * square) if n & 1 else out
+            square, n = (square * square, n >> 1) if n > 1 else (square, 0)
+        out = np.ones_like(x) if out is None else out
+        return out if p["y"] >= 0 else np.asarray(1, x.dtype) / out
+
+    return power
+
+
+def _broadcast(p: Any) -> Operation:
+    shape, where = p["shape"], p["broadcast_dimensions"]
+
+    def broadcast(x: np.ndarray) -> np.ndarray:
+        thin = [1] * len(shape)
+        for axis, size in zip(where, np.shape(x), strict=True):
+            thin[axis] = size
+        return np.broadcast_to(np.reshape(x, thin), shape)
+
+    return broadcast
+
+
+def _dot(p: Any) -> Operation:
+    """A batch of matrix products: every operand is brought into the form [batch, free, summed]."""
+    (sum_l, sum_r), (batch_l, batch_r) = p["dimension_numbers"]
+
+    def dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        free_l = [d for d in range(a.ndim) if d not in sum_l and d not in batch_l]
+        free_r = [d for d in range(b.ndim) if d not in sum_r and d not in batch_r]
+        batch = [a.shape[d] for d in batch_l]
+        shape = batch + [a.shape[d] for d in free_l] + [b.shape[d] for d in free_r]
+        summed = int(np.prod([a.shape[d] for d in sum_l]))
+        rows = int(np.prod([a.shape[d] for d in free_l]))
+        columns = int(np.prod([b.shape[d] for d in free_r]))
+        left = a.transpose(*batch_l, *free_l, *sum_l).reshape(*batch, rows, summed)
+        right = b.transpose(*batch_r, *sum_r, *free_r).reshape(*batch, summed, columns)
+        return np.matmul(left, right).reshape(shape)
+
+    return dot
+
+
+def _gather(p: Any) -> Operation:
+    """XLA's gather: windows of `slice_sizes` out of an array, one for every row of start indices."""
+    d, sizes, mode = p["dimension_numbers"], p["slice_sizes"], p["mode"]
+
+    def gather(x: np.ndarray, starts: np.ndarray) -> np.ndarray:
+        batch = starts.shape[:-1]
+        rank = len(batch) + len(d["offset_dims"])
+        batch_axes = [a for a in range(rank) if a not in d["offset_dims"]]
+        dropped = (*d["collapsed_slice_dims"], *d["operand_batching_dims"])
+        kept = [a for a in range(x.ndim) if a not in dropped]
+
+        def along(values: np.ndarray, axes: list[int]) -> np.ndarray:
+            thin = [1] * rank
+            for axis, size in zip(axes, values.shape, strict=True):
+                thin[axis] = size
+            return values.reshape(thin)
+
+        inside, index = np.ones((1,) * rank, bool), []
+        for axis in range(x.ndim):
+            if axis in d["start_index_map"]:
+                begin = starts[..., d["start_index_map"].index(axis)].astype(np.int64)
+                most = x.shape[axis] - sizes[axis]
+                inside = inside & along((begin >= 0) & (begin <= most), batch_axes)
+                here = along(np.clip(begin, 0, most), batch_axes)
+            elif axis in d["operand_batching_dims"]:
+                of = d["start_indices_batching_dims"][d["operand_batching_dims"].index(axis)]
+                here = along(np.arange(x.shape[axis]), [batch_axes[of]])
+            else:
+                here = np.zeros((1,) * rank, np.int64)
+            if axis in kept:
+                here = here + along(np.arange(sizes[axis]), [d["offset_dims"][kept.index(axis)]])
+            index.append(here)
+        out = x[tuple(index)]
+        if mode != "fill":
+            return out
+        fill = p["fill_value"]
+        if fill is None:
+            fill = np.nan if x.dtype.kind == "f" else np.iinfo(x.dtype).min if x.dtype.kind == "i" else 0
+        return np.where(inside, out, np.asarray(fill, x.dtype))
+
+    return gather
+
+
+def _pad(p: Any) -> Operation:
+    if any(low < 0 or high < 0 or inner for low, high, inner in p["padding_config"]):
+        raise TridentError("the program pads inside or below zero, which is not supported")
+    width = [(low, high) for low, high, _ in p["padding_config"]]
+    return lambda x, value: np.pad(x, width, constant_values=value)
+
+
+def _split(p: Any) -> Operation:
+    edges = np.cumsum(p["sizes"])[:-1]
+    return lambda x: tuple(np.split(x, edges, axis=p["axis"]))
+
+
+def _slice(p: Any) -> Operation:
+    steps = p["strides"] or [1] * len(p["start_indices"])
+    where = tuple(slice(*edges) for edges in zip(p["start_indices"], p["limit_indices"], steps, strict=True))
+    return lambda x: x[where]
+
+
+def _cast(p: Any) -> Operation:
+    kind = np.dtype(p["new_dtype"])
+    return lambda x: np.asarray(x).astype(kind, copy=False)
+
+
+def _iota(p: Any) -> Operation:
+    shape, axis = p["shape"], p["dimension"]
+    thin = [1] * len(shape)
+    thin[axis] = shape[axis]
+    row = np.arange(shape[axis], dtype=p["dtype"]).reshape(thin)
+    return lambda: np.broadcast_to(row, shape)
+
+
+def _select(p: Any) -> Operation:
+    def select(which: np.ndarray, *cases: np.ndarray) -> np.ndarray:
+        if which.dtype == bool:
+            return np.where(which, cases[1], cases[0])
+        return np.select([which == i for i in range(len(cases))], list(cases), cases[0])
+
+    return select
+
+
+def _round(p: Any) -> Operation:
+    if p["rounding_method"] == 1:
+        return np.rint  # to even
+    return lambda x: np.sign(x) * np.floor(np.abs(x) + np.asarray(0.5, x.dtype))
+
+
+def _axes(function: Operation, **more: Any) -> Callable[[Any], Operation]:
+    return lambda p: lambda x: function(x, axis=tuple(p["axes"]), **more)
+
+
+def _plain(function: Operation) -> Callable[[Any], Operation]:
+    return lambda p: function
+
+
+def _first(function: Operation) -> Callable[[Any], Operation]:
+    return lambda p: lambda x: function(x, axis=p["axes"][0]).astype(p["index_dtype"])
+
+
+def _cumulative(function: Any) -> Callable[[Any], Operation]:
+    def build(p: Any) -> Operation:
+        def run(x: np.ndarray) -> np.ndarray:
+            flip = lambda y: np.flip(y, p["axis"]) if p["reverse"] else y  # noqa: E731
+            return flip(function(flip(x), axis=p["axis"], dtype=x.dtype))
+
+        return run
+
+    return build
+
+
+def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    if np.asarray(a).dtype.kind == "f":
+        return np.divide(a, b)
+    return (np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))).astype(np.asarray(a).dtype)  # towards zero, as in C
+
+
+def _elementwise(function: Callable[[float], float]) -> Operation:
+    return lambda x: np.vectorize(function, otypes=[np.float64])(x).astype(np.asarray(x).dtype)
+
+
+def _itself(first: Any, *rest: Any) -> Any:
+    return (first, *rest) if rest else first
+
+
+def _logistic(x: np.ndarray) -> np.ndarray:
+    return F32(0.5) * (np.tanh(F32(0.5) * x) + F32(1))
+
+
+PLAIN: dict[str, Operation] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": _divide, "rem": np.fmod, "neg": np.negative,
+    "max": np.maximum, "min": np.minimum, "abs": np.abs, "sign": np.sign, "floor": np.floor, "ceil": np.ceil,
+    "sqrt": np.sqrt, "rsqrt": lambda x: np.asarray(1, x.dtype) / np.sqrt(x), "square": np.square, "pow": np.power,
+    "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "tanh": np.tanh,
+    "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
+    "atan2": np.arctan2, "atanh": np.arctanh, "sinh": np.sinh, "cosh": np.cosh, "cbrt": np.cbrt,
+    "logistic": _logistic, "erf_inv": erf_inv, "erf": _elementwise(math.erf), "erfc": _elementwise(math.erfc),
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert, "is_finite": np.isfinite,
+    "shift_left": np.left_shift, "shift_right_logical": np.right_shift,
+    "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
+    "copy": lambda x: x, "stop_gradient": lambda x: x, "optimization_barrier": _itself,
+    "random_wrap": lambda x: x, "random_unwrap": lambda x: x, "random_fold_in": threefry.fold_in,
+}  # fmt: skip
+
+OPERATIONS: dict[str, Callable[[Any], Operation]] = {name: _plain(f) for name, f in PLAIN.items()} | {
+    "integer_pow": _power,
+    "broadcast_in_dim": _broadcast,
+    "reshape": lambda p: lambda x: np.reshape(x, p["new_sizes"]),
+    "squeeze": lambda p: lambda x: np.squeeze(x, tuple(p["dimensions"])),
+    "expand_dims": lambda p: lambda x: np.expand_dims(x, tuple(p["dimensions"])),
+    "transpose": lambda p: lambda x: np.transpose(x, p["permutation"]),
+    "rev": lambda p: lambda x: np.flip(x, tuple(p["dimensions"])),
+    "concatenate": lambda p: lambda *x: np.concatenate(x, axis=p["dimension"]),
+    "stack": lambda p: lambda *x: np.stack(x, axis=p["axis"]),
+    "tile": lambda p: lambda x: np.tile(x, p["reps"]),
+    "slice": _slice,
+    "split": _split,
+    "pad": _pad,
+    "iota": _iota,
+    "convert_element_type": _cast,
+    "bitcast_convert_type": lambda p: lambda x: np.ascontiguousarray(x).view(p["new_dtype"]),
+    "select_n": _select,
+    "round": _round,
+    "reduce_sum": lambda p: lambda x: np.sum(x, axis=tuple(p["axes"]), dtype=np.asarray(x).dtype),
+    "reduce_max": _axes(np.max),
+    "reduce_min": _axes(np.min),
+    "reduce_prod": _axes(np.prod),
+    "reduce_and": _axes(np.all),
+    "reduce_or": _axes(np.any),
+    "argmax": _first(np.argmax),
+    "argmin": _first(np.argmin),
+    "cumsum": _cumulative(np.cumsum),
+    "cumprod": _cumulative(np.cumprod),
+    "dot_general": _dot,
+    "gather": _gather,
+    "random_bits": lambda p: lambda key: threefry.random_bits(key, tuple(p["shape"])),
+    "random_split": lambda p: lambda key: threefry.split(key, tuple(p["shape"])),
+}

@@ -1,0 +1,346 @@
+"""A guarded policy behind a socket: one JSON object per line each way, several clients, all in one process.
+
+    -> {"hello": {"token": "..."}}                                      the token only where one is asked for
+    <- {"hello": {"agents": 4, "observations": 80, "modes": [...], "parameters": [...], "now": 12.5, ...}}
+    -> {"id": 7, "agent": 2, "obs": [...], "stamp": 12.51, "seq": 7, "mask": [1, 1, 0]}      stamp, seq, mask: optional
+    <- {"id": 7, "agent": 2, "mode": 1, "params": [...], "branch": "policy", "why": "", "ms": 0.9}
+    -> {"id": 8, "obs": [[...], ...], "cost": [...], "margin": [...], "state": [...]}      the whole team at once
+    <- {"id": 8, "mode": [...], "params": [[...], ...], "branch": [...], "why": [...], "ms": 1.2}
+    -> {"id": 9, "override": {"action": "fail-safe", "agents": [2], "by": "Ada"}}      or {"release": {...}}
+    <- {"id": 9, "orders": {"2": "fail-safe"}}
+
+Stamps are seconds of the server's clock, which the hello tells. What waits when a decision begins is decided together:
+under load batches grow and nobody is starved. The same port answers `GET /health` and `GET /metrics` (Prometheus).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ipaddress
+import json
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from trident.errors import TridentError
+from trident.runtime.arbiter import Branch
+from trident.runtime.audit import plain
+from trident.runtime.guard import Decision, Guard
+from trident.runtime.inputs import as_flags
+
+LONGEST = 2**22
+"""Bytes of a line."""
+BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
+"""Seconds, of the histogram."""
+
+
+@dataclass(frozen=True)
+class Service:
+    host: str = "127.0.0.1"
+    port: int = 7700
+    token: str | None = None
+    idle: float = 30.0
+    """Seconds without a word after which a client is let go."""
+    waiting: int = 16
+    """Requests of one client that may wait; more are answered with `busy`."""
+    garbage: int = 10
+    """Lines that make no sense after which a client is let go."""
+
+
+class Request(NamedTuple):
+    client: Client
+    content: dict[str, Any]
+    came: float
+
+
+@dataclass(eq=False)
+class Client:
+    writer: asyncio.StreamWriter
+    known: bool
+    waiting: int = 0
+    garbage: int = 0
+
+    def send(self, content: dict[str, Any]) -> None:
+        if not self.writer.is_closing():
+            self.writer.write(json.dumps(content, separators=(",", ":")).encode() + b"\n")
+
+
+@dataclass
+class Numbers:
+    """For metrics."""
+
+    started: float = field(default_factory=time.monotonic)
+    requests: int = 0
+    busy: int = 0
+    errors: int = 0
+    clients: int = 0
+    seconds: float = 0.0
+    buckets: np.ndarray = field(default_factory=lambda: np.zeros(len(BUCKETS) + 1, np.int64))
+
+    def took(self, seconds: float) -> None:
+        self.seconds += seconds
+        self.buckets[int(np.searchsorted(BUCKETS, seconds))] += 1
+
+
+class Server:
+    def __init__(self, guard: Guard, service: Service = Service()):  # noqa: B008 (frozen)
+        check_exposure(service)
+        self.guard, self.service, self.numbers = guard, service, Numbers()
+        self.queue: deque[Request] = deque()
+        self.work = asyncio.Event()
+        self.space = guard.space
+        self.hello = {
+            "agents": self.space.agents, "observations": self.space.obs_dim, "modes": list(self.space.modes),
+            "parameters": list(self.space.params), "bundle": guard.bundle.manifest["sha256"],
+            "names": guard.bundle.manifest["spaces"]["observations"],
+        }  # fmt: skip
+
+    async def run(self, ready: Any = None, until: asyncio.Event | None = None) -> None:
+        """Serve until told to stop. `ready(port)` is called when clients may come."""
+        try:
+            listener = await asyncio.start_server(self.meet, self.service.host, self.service.port, limit=LONGEST)
+        except OSError as error:
+            where = f"{self.service.host}:{self.service.port}"
+            raise TridentError(f"cannot listen on {where}: {error.strerror or error}") from error
+        if ready is not None:
+            ready(listener.sockets[0].getsockname()[1])
+        deciding = asyncio.create_task(self.decide_for_ever())
+        stop = until or asyncio.Event()
+        try:
+            async with listener:
+                done, _ = await asyncio.wait(
+                    {deciding, asyncio.create_task(stop.wait())}, return_when=asyncio.FIRST_COMPLETED
+                )
+                for task in done:
+                    task.result()
+        finally:
+            deciding.cancel()
+
+    # --- clients ----------------------------------------------------------------------------------
+
+    async def meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        client = Client(writer, known=self.service.token is None)
+        self.numbers.clients += 1
+        try:
+            await self.listen(client, reader)
+        except (OSError, ValueError, asyncio.LimitOverrunError, asyncio.IncompleteReadError):
+            self.numbers.errors += 1  # a line without end, or a client that has gone
+        finally:
+            self.numbers.clients -= 1
+            writer.close()
+
+    async def listen(self, client: Client, reader: asyncio.StreamReader) -> None:
+        first = True
+        while client.garbage < self.service.garbage:
+            try:
+                line = await asyncio.wait_for(reader.readline(), self.service.idle)
+            except TimeoutError:
+                client.send({"error": f"nothing heard for {self.service.idle:g} s"})
+                return
+            if not line:
+                return
+            if first and line.startswith(b"GET "):
+                await self.tell(client, line.split()[1].decode(errors="replace"))
+                return
+            first = False
+            fault = self.take(client, line)
+            if fault:
+                client.garbage += 1
+                self.numbers.errors += 1
+                client.send(fault)
+            await client.writer.drain()
+
+    def take(self, client: Client, line: bytes) -> dict[str, Any] | None:
+        """Put a request where it will be decided; or the complaint."""
+        try:
+            content = json.loads(line)
+        except (ValueError, RecursionError):
+            return {"error": "not JSON"}
+        if not isinstance(content, dict):
+            return {"error": "not a JSON object"}
+        if "hello" in content:
+            return self.greet(client, content["hello"])
+        mark = {"id": content.get("id")}
+        if not client.known:
+            return mark | {"error": "say hello with the token first"}
+        if "override" in content or "release" in content:
+            return self.order(client, content)
+        if "obs" not in content:
+            return mark | {"error": "a request needs obs"}
+        agent = content.get("agent")
+        if agent is not None and (type(agent) is not int or not 0 <= agent < self.space.agents):
+            return mark | {"error": f"agent must be a number from 0 to {self.space.agents - 1}"}
+        if client.waiting >= self.service.waiting:
+            self.numbers.busy += 1
+            client.send(mark | {"error": "busy"})
+            return None
+        client.waiting += 1
+        self.queue.append(Request(client, content, time.perf_counter()))
+        self.work.set()
+        return None
+
+    def greet(self, client: Client, hello: Any) -> dict[str, Any] | None:
+        token = hello.get("token") if isinstance(hello, dict) else None
+        wanted = self.service.token
+        if wanted is not None and not hmac.compare_digest(str(token).encode(), wanted.encode()):
+            client.garbage = self.service.garbage  # one try
+            return {"error": "wrong token"}
+        client.known = True
+        client.send({"hello": self.hello | {"now": self.guard.clock()}})
+        return None
+
+    def order(self, client: Client, content: dict[str, Any]) -> dict[str, Any] | None:
+        order = content.get("override", content.get("release"))
+        order = order if isinstance(order, dict) else {}
+        agents = order.get("agents") if isinstance(order.get("agents"), list) else None
+        by = f"client: {order.get('by', '')}"
+        if "override" in content:
+            self.guard.override.take(order.get("action", "fail-safe"), agents, by)
+        else:
+            self.guard.override.release(agents, by)
+        client.send({"id": content.get("id"), "orders": plain(self.guard.override.orders)})
+        return None
+
+    # --- decisions --------------------------------------------------------------------------------
+
+    async def decide_for_ever(self) -> None:
+        while True:
+            await self.work.wait()
+            await asyncio.sleep(0)  # whoever has written meanwhile comes along
+            self.work.clear()
+            while self.queue:
+                for request, reply in self.decide(self.batch()):
+                    request.client.waiting -= 1
+                    request.client.send(reply)
+                await asyncio.sleep(0)
+
+    def batch(self) -> list[Request]:
+        """A whole team, or waiting requests of different agents."""
+        if self.queue[0].content.get("agent") is None:
+            return [self.queue.popleft()]
+        taken: dict[int, Request] = {}
+        left: deque[Request] = deque()
+        while self.queue:
+            request = self.queue.popleft()
+            agent = request.content.get("agent")
+            if agent is None or agent in taken:
+                left.append(request)
+            else:
+                taken[agent] = request
+        self.queue = left
+        return list(taken.values())
+
+    def decide(self, requests: list[Request]) -> list[tuple[Request, dict[str, Any]]]:
+        one = requests[0].content
+        decision = self.team(one) if one.get("agent") is None else self.agents(requests)
+        replies, done = [], time.perf_counter()
+        for request in requests:
+            seconds = done - request.came
+            self.numbers.requests += 1
+            self.numbers.took(seconds)
+            replies.append((request, answer(request.content, decision) | {"ms": round(1e3 * seconds, 3)}))
+        return replies
+
+    def team(self, content: dict[str, Any]) -> Decision:
+        given = {name: content.get(name) for name in ("mask", "alive", "margin", "cost", "state", "env_state")}
+        return self.guard.decide(content["obs"], content.get("stamp"), sequence=content.get("seq"), **given)
+
+    def agents(self, requests: list[Request]) -> Decision:
+        """Those that ask; nobody else takes part in this decision."""
+        n, modes = self.space.low.shape[:2]
+        asked, mask = np.zeros(n, bool), np.ones((n, modes), bool)
+        rows: dict[int, Any] = {}
+        numbers: dict[int, Any] = {}
+        for _, content, _ in requests:
+            agent = content["agent"]
+            asked[agent], rows[agent] = True, content["obs"]
+            if "seq" in content:
+                numbers[agent] = content["seq"]
+            if "mask" in content:
+                own = as_flags(content["mask"], (modes,))
+                mask[agent] = False if own is None else own  # a mask that makes no sense allows nothing
+        now = self.guard.clock()
+        stamps = {a: c.get("stamp", now) for _, c, _ in requests for a in [c["agent"]]}
+        return self.guard.decide(rows, stamps, sequence=numbers, mask=mask, alive=asked, now=now)
+
+    # --- health and metrics -----------------------------------------------------------------------
+
+    async def tell(self, client: Client, path: str) -> None:
+        found = {"/health": self.health, "/metrics": self.metrics}.get(path)
+        body = ("there is /health and /metrics\n" if found is None else found()).encode()
+        status = "404 Not Found" if found is None else "200 OK"
+        head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {len(body)}\r\n"
+        client.writer.write(head.encode() + b"Connection: close\r\n\r\n" + body)
+        await client.writer.drain()
+
+    def health(self) -> str:
+        audit = self.guard.audit
+        state = {
+            "ok": True, "decisions": self.guard.counts.decisions, "clients": self.numbers.clients,
+            "orders": plain(self.guard.override.orders), "audit lost": 0 if audit is None else audit.lost,
+            "seconds": round(time.monotonic() - self.numbers.started, 1),
+        }  # fmt: skip
+        return json.dumps(state) + "\n"
+
+    def metrics(self) -> str:
+        counts, numbers = self.guard.counts, self.numbers
+        assert counts.branches is not None
+        lines = ["# TYPE trident_agent_decisions_total counter"]
+        lines += [f'trident_agent_decisions_total{{branch="{b.label}"}} {counts.branches[b]}' for b in Branch]
+        simple = {
+            "decisions_total": counts.decisions, "late_total": counts.late, "requests_total": numbers.requests,
+            "busy_total": numbers.busy, "errors_total": numbers.errors,
+        }  # fmt: skip
+        for name, value in simple.items():
+            lines += [f"# TYPE trident_{name} counter", f"trident_{name} {value}"]
+        audit = self.guard.audit
+        gauges = {
+            "clients": numbers.clients, "waiting": len(self.queue),
+            "overridden_agents": len(self.guard.override.orders), "audit_lost": 0 if audit is None else audit.lost,
+        }  # fmt: skip
+        for name, value in gauges.items():
+            lines += [f"# TYPE trident_{name} gauge", f"trident_{name} {value}"]
+        for name, mean, limit in zip(self.names(), self.guard.monitor.means, self.limits(), strict=True):
+            lines.append(f'trident_cost_mean{{cost="{name}",limit="{limit:g}"}} {mean:.6g}')
+        lines.append("# TYPE trident_request_seconds histogram")
+        total = np.cumsum(numbers.buckets)
+        edges = [*(f"{edge:g}" for edge in BUCKETS), "+Inf"]
+        lines += [f'trident_request_seconds_bucket{{le="{e}"}} {t}' for e, t in zip(edges, total, strict=True)]
+        lines += [f"trident_request_seconds_sum {numbers.seconds:.6f}", f"trident_request_seconds_count {total[-1]}"]
+        return "\n".join(lines) + "\n"
+
+    def names(self) -> list[str]:
+        return [c["name"] for c in self.guard.bundle.manifest["constraints"]]
+
+    def limits(self) -> list[float]:
+        return [c["limit"] for c in self.guard.bundle.manifest["constraints"]]
+
+
+def answer(content: dict[str, Any], decision: Decision) -> dict[str, Any]:
+    action, reasons = decision
+    agent = content.get("agent")
+    if agent is None:
+        whole = {"mode": action.mode.tolist(), "params": action.params.tolist()}
+        return (
+            {"id": content.get("id")} | whole | {"branch": [r.branch for r in reasons], "why": [r.why for r in reasons]}
+        )
+    one = {"mode": int(action.mode[agent]), "params": action.params[agent].tolist()}
+    reason = reasons[agent]
+    return {"id": content.get("id"), "agent": agent} | one | {"branch": reason.branch, "why": reason.why}
+
+
+def check_exposure(service: Service) -> None:
+    """Whoever can be reached from outside asks for a token."""
+    try:
+        local = service.host == "localhost" or ipaddress.ip_address(service.host).is_loopback
+    except ValueError:
+        local = False
+    if not local and not service.token:
+        raise TridentError(
+            f"{service.host} can be reached by others: give a token (--token-file FILE), or serve on 127.0.0.1; the "
+            "line is not encrypted, so put a tunnel around it"
+        )
