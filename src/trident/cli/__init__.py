@@ -35,6 +35,11 @@ COMMANDS: dict[str, tuple[str, Command]] = {
     "bench": ("measure speed on this machine", lazily("trident.cli.bench", "bench")),
     "verify": ("check every claim of the paper against numbers", lazily("trident.cli.verify", "verify")),
     "doctor": ("say what is damaged in a run and save what can be saved", lazily("trident.cli.doctor", "doctor")),
+    "export": ("take a policy out: a bundle that NumPy alone runs", lazily("trident.cli.deploy", "export")),
+    "runtime": ("test and run a bundle, behind its guard", lazily("trident.cli.deploy", "runtime")),
+    "serve": ("decide for clients over a socket", lazily("trident.cli.deploy", "serve")),
+    "audit": ("check or replay a guard's log", lazily("trident.cli.deploy", "audit")),
+    "spec": ("the cost specification of an environment or a run", lazily("trident.cli.deploy", "spec")),
     "check": ("check that an environment keeps the contract", lazily("trident.cli.show", "check")),
 }
 """name -> (one line of help, what to call with the remaining arguments)"""

@@ -130,6 +130,8 @@ class CompareOptions:
     """Also draw their curves into this PNG."""
     markdown: tyro.conf.FlagCreatePairsOff[bool] = False
     """Print the table as markdown."""
+    mixed: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Compare runs whose cost specifications differ (`trident spec RUN`); the table then says so."""
 
 
 def compare(argv: list[str]) -> int:
@@ -141,7 +143,8 @@ Examples:
   trident compare benchmarks/uav-mec/* --markdown --figure curves.png
 """
     options = parse(CompareOptions, argv, "compare", text)
-    print(api.compare(*options.runs, style="markdown" if options.markdown else "plain", figure=options.figure))
+    style = "markdown" if options.markdown else "plain"
+    print(api.compare(*options.runs, style=style, figure=options.figure, mixed=options.mixed))
     if options.figure is not None:
         print(options.figure)
     return 0

@@ -9,6 +9,7 @@ import numpy as np
 
 from trident.errors import TridentError
 from trident.report.records import Record, is_trained, read, series
+from trident.report.specification import differences
 from trident.report.stats import Estimate, bootstrap
 from trident.report.tables import markdown, number, plain
 from trident.run_directory import RECORDS, RESULT, read_result, read_run
@@ -43,9 +44,13 @@ def has_ended(run: dict[str, Any], result: dict[str, Any], records: list[Record]
     return is_trained(run, records) or bool(result.get("diverged") and not result["seeds"])
 
 
-def compare_table(folders: list[Path], style: str = "markdown") -> str:
-    """One row per policy: the scripted ones first, each as the last run that has it measured it, then every run."""
+def compare_table(folders: list[Path], style: str = "markdown", mixed: bool = False) -> str:
+    """One row per policy: the scripted ones first, each as the last run that has it measured it, then every run. Runs
+    with different cost specifications are put together only if asked for (`mixed`), and then it is said below."""
     runs = load_runs(folders)
+    notes = specification_notes(folders, [run for run, _, _ in runs])
+    if notes and not mixed:
+        raise TridentError(f"{notes[0]}; --mixed compares them all the same")
     first_run, _, _ = runs[0]
     learned = {run["algo"] for run, _, _ in runs}
     metrics = [
@@ -65,7 +70,17 @@ def compare_table(folders: list[Path], style: str = "markdown") -> str:
         cells = _cells(seeds, shown, rates)
         name = label(run, folder) + ("" if result["deterministic"] else " (sampled)")
         rows.append([name, *cells, f"{spent:.0f}", str(len(seeds)), training_violations(run, records)])
-    return (markdown if style == "markdown" else plain)(header, rows)
+    table = (markdown if style == "markdown" else plain)(header, rows)
+    return "\n".join([table, *(f"\nNot the same limits: {note}." for note in notes)])
+
+
+def specification_notes(folders: list[Path], runs: list[dict[str, Any]]) -> list[str]:
+    """How the cost specifications of runs differ from that of the first."""
+    return [
+        f"{folder} and {folders[0]} have different cost specifications ({'; '.join(found)})"
+        for folder, run in zip(folders[1:], runs[1:], strict=True)
+        if (found := differences(run, runs[0]))
+    ]
 
 
 def references(results: list[dict[str, Any]], learned: set[str]) -> dict[str, list[dict[str, float]]]:

@@ -40,7 +40,7 @@ from trident.training.evaluation import empty_result
 from trident.training.fault import reporting
 from trident.training.fine_tune import check_sizes, check_start_from, tile_seeds
 from trident.training.interrupt import Stop, stopping
-from trident.training.loop import CompiledRun, RunState, is_finite
+from trident.training.loop import CompiledRun, RunState, is_finite, strip_weak_types
 from trident.training.memory import check_addresses, check_state
 from trident.training.record import divergence, first_record, make_record, prepare_values
 from trident.training.settings import Setup, identity, setup_of, write_run
@@ -145,7 +145,9 @@ def seed_keys(setup: Setup) -> Any:
 
 def load_state(setup: Setup, out: Path) -> tuple[RunState, int, list[str]]:
     """The newest good checkpoint of a run: (state of all seeds, its round, notes for the user)."""
-    template = _template(setup)._replace(replay=None)  # only training needs it
+    init = jax.vmap(setup.algorithm.init)  # all that acting needs: no rollout has to be traced for it
+    algo = jax.eval_shape(lambda keys: strip_weak_types(init(keys)), seed_keys(setup))
+    template = RunState(algo, None, None, None, None, None)  # pyright: ignore[reportArgumentType]
     found = checkpoint.restore(out / CHECKPOINTS, template, identity(setup))
     _check_finite(found.tree, out)
     return found.tree, found.round, found.notes
