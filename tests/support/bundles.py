@@ -7,6 +7,7 @@ parameter above the state's `cap`. Foreseen costs: |state|, then |parameter|. Fa
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from trident.export.bundle import seal
 from trident.export.tracing import trace
-from trident.run_directory import write_json, write_text
+from trident.run_directory import write_text
 from trident.runtime import tensors
 from trident.runtime.bundle import FORMAT, WEIGHTS, Bundle, open_bundle
 
@@ -70,7 +71,7 @@ def make(folder: Path, shielded: bool = False, without: tuple[str, ...] = (), **
         if name in without or (name == "shield" and not shielded):
             continue
         program, constants = trace(FUNCTIONS[name], {"gain": np.float32(2.0)}, INPUTS[name])
-        write_json(folder / f"{name}.json", program)
+        write_text(folder / f"{name}.json", json.dumps(program))
         arrays |= {f"{name}/{key}": value for key, value in constants.items()}
     (folder / WEIGHTS).write_bytes(tensors.dump(arrays))
     write_text(folder / "card.md", "# toy\n")

@@ -26,7 +26,7 @@ from trident.export.recording import Recording, record
 from trident.export.tracing import trace
 from trident.report.progress import Progress, Silent
 from trident.report.specification import evaluation_of, specification
-from trident.run_directory import write, write_json, write_text
+from trident.run_directory import write, write_text
 from trident.runtime import tensors
 from trident.runtime.bundle import CARD, FORMAT, MANIFEST, WEIGHTS, digest_of
 from trident.runtime.parity import SELF_TEST, TOLERANCE
@@ -105,7 +105,7 @@ def seal(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
     manifest["files"] = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names}
     manifest.pop("sha256", None)
     manifest["sha256"] = digest_of(json.loads(json.dumps(manifest)))
-    write_json(folder / MANIFEST, manifest)
+    write_text(folder / MANIFEST, json.dumps(manifest, indent=1) + "\n")
     return manifest
 
 
