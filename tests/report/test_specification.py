@@ -6,6 +6,7 @@ import json
 
 import pytest
 from support import tiny
+from support.run_files import write_files
 
 from trident.cli import main
 from trident.errors import TridentError
@@ -55,11 +56,8 @@ def test_results_and_learners_are_not_in_the_hash_and_an_older_record_is_no_diff
 
 
 def write(folder, run):
-    folder.mkdir()
-    whole = run | {"metrics": [], "scripted": [], "rounds": 1, "settings": {"seeds": [0]}}
-    result = {"episodes": 1, "deterministic": True, "seeds": [0], "policies": {run["algo"]: [{"reward": 1.0}]}}
-    (folder / "run.json").write_text(json.dumps(whole))
-    (folder / "result.json").write_text(json.dumps(result))
+    result = {"deterministic": True, "policies": {run["algo"]: [{"reward": 1.0, "cost/use": 0.0}]}}
+    write_files(folder, run | {"metrics": [], "rounds": 1}, result, [])
     return folder
 
 
