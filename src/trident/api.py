@@ -22,7 +22,7 @@ from trident.report.compare import references as references_of
 from trident.report.progress import Progress, Silent, progress_for
 from trident.report.tables import result_table
 from trident.run_directory import FIGURES, RECORDS, RESULT, read_result, read_run, write_json
-from trident.training import session
+from trident.training import preflight, session
 from trident.training.backend import AnyPolicy, backend_of
 from trident.training.evaluation import assess_run
 from trident.training.fine_tune import check_fit
@@ -80,6 +80,7 @@ def train(
 def start(setup: Setup, out: str | Path | None = None, progress: Progress | None = None) -> Run:
     """Train what `make_setup` built."""
     progress = progress or progress_for()
+    preflight.check(setup, progress)
     return _finish(session.train(setup, None if out is None else Path(out), progress), progress)
 
 

@@ -313,7 +313,18 @@ def test_ctrl_c_saves_says_how_to_go_on_and_exits_with_130(tmp_path, capsys, mon
 
 
 def test_divergence_of_all_seeds_exits_with_2(tmp_path, capsys):
-    words = ["train", "tiny-doomed", "--algo", "tiny", "--episodes", "20", "--seeds", "2,6,8", "--out"]
+    words = [
+        "train",
+        "tiny-doomed",
+        "--no-check-env",
+        "--algo",
+        "tiny",
+        "--episodes",
+        "20",
+        "--seeds",
+        "2,6,8",
+        "--out",
+    ]
     assert main([*words, str(tmp_path / "run")]) == 2
     said = capsys.readouterr()
     assert "reward is not finite" in said.err

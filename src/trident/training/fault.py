@@ -18,13 +18,11 @@ from typing import Any
 
 import jax
 
-from trident.errors import TridentError, UnexpectedError
+from trident.errors import TridentError, UnexpectedError, one_line, users_place
 from trident.report.records import plain
 from trident.run_directory import FAULT, RECORDS, RUN, write_text
 from trident.training.memory import REMEDY, out_of_memory
 
-OURS = Path(__file__).parents[1]
-OTHERS = ("site-packages", "dist-packages", "lib/python", "<frozen")
 PACKAGES = ("jax", "jaxlib", "numpy", "optax", "jaxtyping", "tyro", "rich", "matplotlib", "tensorboardX")
 LAST_RECORDS = 3
 
@@ -51,21 +49,6 @@ def explained(error: Exception, out: Path) -> TridentError:
     return UnexpectedError(
         f"an unexpected {type(error).__name__}: {one_line(error)[:200]} (please send {write_report(error, out)})"
     )
-
-
-def users_place(error: BaseException) -> str | None:
-    """FILE, line N, in FUNCTION: the innermost place, called by trident, that is of no package."""
-    found, inside = None, False
-    for frame in traceback.extract_tb(error.__traceback__):
-        ours = Path(frame.filename).is_relative_to(OURS)
-        inside = inside or ours
-        if inside and not ours and not any(part in frame.filename for part in OTHERS):
-            found = f"{frame.filename}, line {frame.lineno}, in {frame.name}"
-    return found
-
-
-def one_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def write_report(error: BaseException, out: Path) -> Path:

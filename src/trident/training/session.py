@@ -123,8 +123,8 @@ def _nothing_left(out: Path, made: bool) -> Iterator[None]:
 
 def new_folder(setup: Setup) -> Path:
     """runs/ENV-ALGO-TIME, made here and now, so that of several jobs started in one second each has its own."""
-    env = re.sub(r"[^\w.-]+", "-", setup.spec.name)  # an import string has colons
-    name = f"{env}-{setup.algorithm.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    system = re.sub(r"[^\w.-]+", "-", setup.spec.name).strip(".-") or "run"
+    name = f"{system}-{setup.algorithm.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     for suffix in ("", *(f"-{i}" for i in range(2, 1000))):
         folder = Path("runs") / (name + suffix)
         try:

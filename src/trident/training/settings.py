@@ -117,6 +117,8 @@ class Settings:
     """Pass every action through the environment's shield, in training and evaluation."""
     eval_episodes: Annotated[int, Range(0, 10**7)] = 200
     """Fresh episodes per seed for the final evaluation."""
+    check_env: bool = True
+    """Check an environment that is not trident's own before training (shapes, masks, finite numbers, episode ends)."""
     references: bool = True
     """Evaluate the environment's scripted policies as well."""
     video: bool = True

@@ -120,6 +120,15 @@ def at(step, **fields):
     return Toy(on_step=change)
 
 
+def counting():
+    class Counting(Toy):
+        def step(self, key, state, action):
+            self.__dict__["seen"] = self.__dict__.get("seen", 0) + 1
+            return super().step(key, state, action)
+
+    return Counting()
+
+
 def returning(**fields):
     """An env whose step returns these fields as they are."""
     return Toy(on_step=lambda env, key, before, after, out: (after, out._replace(**fields)))
@@ -163,8 +172,17 @@ DECLARATION = {
     "agents 0 and 1 are of a kind but have different boxes": with_spec(kinds=(0, 0)),
     "has no attribute 'physics'": SimpleNamespace(spec=SPEC, reset=0, step=0, scripted={}, shield=None),
     "spec is not an EnvSpec": Toy(spec={"num_agents": 2}),
-    "spec.horizon is 0; it must be at least 1": with_spec(horizon=0),
-    "spec.name is empty": with_spec(name=""),
+    "spec.horizon is 0; it must be a whole number, at least 1": with_spec(horizon=0),
+    "spec.horizon is 2.5; it must be a whole number": with_spec(horizon=2.5),
+    "spec.num_agents is '2'; it must be": with_spec(num_agents="2"),
+    "spec.name is ''; give it a printable name": with_spec(name=""),
+    "spec.name is '../../x'; give it a printable name, without '..'": with_spec(name="../../x"),
+    "action.low is a list; make it a NumPy array": with_action(low=LOW.tolist()),
+    "limit of constraint 'far' is '1'; give a finite one": with_spec(constraints=(Constraint("far", "1"),)),
+    "limit of constraint 'far' is nan": with_spec(constraints=(Constraint("far", np.nan),)),
+    "constraint name 'a/b\\nc' must be printable": with_spec(constraints=(Constraint("a/b\nc", 1.0),)),
+    "constraint name 'a=b' must be printable, without '/', '='": with_spec(constraints=(Constraint("a=b", 1.0),)),
+    "the declaration cannot be read (TypeError": with_spec(metrics=3),
     "must share one shape [agents, modes, parameters]": with_action(high=HIGH[0]),
     "it needs 3 agents (spec.num_agents)": with_spec(num_agents=3),
     "action.used has dtype float32; make it bool": with_action(used=HIGH),
@@ -282,6 +300,10 @@ VALUES = {
     ),
     "mode_mask allows no mode after step 2": at(2, mode_mask=jnp.zeros((2, 2), bool)),
     "cost 'far' is negative after step 2": at(2, cost=[-1.0]),
+    "cost is beyond 1e+12 after step 2": at(2, cost=[1e30]),
+    "reward is beyond 1e+12 after step 1": at(1, reward=1e20),
+    "reset or step changes self.seen; keep no state on self": counting(),
+    "(SystemExit: 3; ": Toy(on_step=lambda *_: exit(3)),
     "reset returns an episode that has ended": Toy(
         on_reset=lambda e, s, o: (s, o._replace(terminated=jnp.bool_(True)))
     ),

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from trident.envs.checks.shapes import declaration_faults, describe, timestep_faults
+from trident.envs.checks.shapes import LARGEST, declaration_faults, describe, timestep_faults
 from trident.types import EnvSpec, HostEnv, HybridAction, TimeStep
 
 EPISODES = 2
@@ -28,7 +28,7 @@ def host_faults(env: HostEnv, steps: int = WALK) -> list[str]:
     for seed in range(EPISODES):
         try:
             first, again = (_episode(env, seed, steps) for _ in range(2))
-        except Exception as error:  # an author's code may raise anything
+        except (Exception, SystemExit) as error:  # an author's code may raise anything
             return [f"an episode fails ({describe(error)})"]
         if isinstance(first, str):
             return [first]
@@ -80,6 +80,9 @@ def _episode_faults(spec: EnvSpec, steps: list[TimeStep], wanted: int) -> Iterat
         for name, value in values.items():
             if not np.isfinite(value).all():
                 yield f"{name} is not finite {moment}"
+                return
+            if np.abs(value).max(initial=0.0) > LARGEST:
+                yield f"{name} is beyond {LARGEST:g} {moment}; squares of such numbers overflow: choose another unit"
                 return
         if not out.mode_mask.any(-1).all():
             yield f"mode_mask allows no mode {moment}; allow one for every agent, the dead included"

@@ -13,12 +13,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from trident.errors import users_place
 from trident.types import BaseAction, EnvSpec, HybridAction, TimeStep, kind_faults
+
+LARGEST = 1e12
+"""Of observations, rewards, costs: squares of larger numbers, and sums of these, overflow in float32."""
 
 # --- first round: the declaration -----------------------------------------------------------------
 
 
 def declaration_faults(env: Any) -> Iterator[str]:
+    """Whatever stands in the place of numbers, names and arrays."""
+    try:
+        yield from _declaration(env)
+    except Exception as error:  # an author's attributes may be anything
+        yield f"the declaration cannot be read ({describe(error)})"
+
+
+def _declaration(env: Any) -> Iterator[str]:
     for attribute in ("spec", "physics", "scripted", "shield", "reset", "step"):
         if not hasattr(env, attribute):
             yield f"has no attribute {attribute!r}; physics and shield may be None, scripted may be {{}}"
@@ -27,13 +39,17 @@ def declaration_faults(env: Any) -> Iterator[str]:
         yield "spec is not an EnvSpec"
         return
     for field, least in (("num_agents", 1), ("obs_dim", 1), ("state_dim", 1), ("horizon", 1)):
-        if getattr(spec, field) < least:
-            yield f"spec.{field} is {getattr(spec, field)}; it must be at least {least}"
+        value = getattr(spec, field)
+        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+            yield f"spec.{field} is {value!r}; it must be a whole number, at least {least}"
+            return
     yield from _action_spec(spec)
     yield from _names(spec)
     for constraint in spec.constraints:
-        if not (np.isfinite(constraint.limit) and constraint.limit >= 0):
-            yield f"limit of constraint {constraint.name!r} is {constraint.limit}; give a finite one >= 0, as costs are"
+        limit = constraint.limit
+        number = isinstance(limit, int | float | np.number) and not isinstance(limit, bool)
+        if not (number and np.isfinite(limit) and limit >= 0):
+            yield f"limit of constraint {constraint.name!r} is {limit!r}; give a finite one >= 0, as costs are"
     scripted = getattr(env, "scripted", {})
     if not (isinstance(scripted, Mapping) and all(callable(policy) for policy in scripted.values())):
         yield "scripted is not a mapping from names to functions (key, env state) -> HybridAction"
@@ -41,6 +57,10 @@ def declaration_faults(env: Any) -> Iterator[str]:
 
 def _action_spec(spec: EnvSpec) -> Iterator[str]:
     arrays = {name: getattr(spec.action, name) for name in ("low", "high", "used")}
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray):
+            yield f"action.{name} is a {type(array).__name__}; make it a NumPy array"
+            return
     shapes = {name: np.shape(array) for name, array in arrays.items()}
     if len(set(shapes.values())) > 1 or any(len(shape) != 3 for shape in shapes.values()):
         yield f"action.low, high and used must share one shape [agents, modes, parameters]; they have {shapes}"
@@ -64,12 +84,15 @@ def _action_spec(spec: EnvSpec) -> Iterator[str]:
 
 
 def _names(spec: EnvSpec) -> Iterator[str]:
-    if not spec.name:
-        yield "spec.name is empty"
+    if not isinstance(spec.name, str) or not spec.name or not spec.name.isprintable() or ".." in spec.name:
+        yield f"spec.name is {spec.name!r}; give it a printable name, without '..'"
     for kind, named in (("constraint", spec.constraints), ("metric", spec.metrics)):
         names = [thing.name for thing in named]
         if len(set(names)) != len(names) or "" in names:
             yield f"{kind} names {names} must be different and not empty"
+        for name in names:
+            if not isinstance(name, str) or not name.isprintable() or name != name.strip() or set(name) & set("/="):
+                yield f"{kind} name {name!r} must be printable, without '/', '=' or spaces at its ends"
     metrics = [metric.name for metric in spec.metrics]
     for metric in spec.metrics:
         if metric.per is not None and metric.per not in metrics:
@@ -129,16 +152,18 @@ def _trace(name: str, function: Callable, *arguments: Any) -> tuple[Any, Any, li
     batched = jax.tree.map(lambda a: jax.ShapeDtypeStruct((1, *a.shape), a.dtype), arguments)
     try:
         first, second = jax.eval_shape(jax.vmap(function), *batched)
-    except Exception as error:  # an author's code may raise anything
+    except (Exception, SystemExit) as error:  # an author's code may raise anything
         remedy = "branch with jnp.where or lax.cond, not on values, and return what the contract says"
         return None, None, [f"{name} fails under jit and vmap ({describe(error)}); {remedy}"]
     first, second = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), (first, second))
     return first, second, []
 
 
-def describe(error: Exception) -> str:
-    """Its type and the first line of its message."""
-    return f"{type(error).__name__}: {[*str(error).strip().splitlines(), 'no message'][0]}"
+def describe(error: BaseException) -> str:
+    """Its type, the first line of its message, and the place in the author's own code."""
+    place = users_place(error)
+    text = f"{type(error).__name__}: {[*str(error).strip().splitlines(), 'no message'][0]}"
+    return text if place is None else f"{text}; {place}"
 
 
 def action_shape(spec: EnvSpec) -> HybridAction:

@@ -27,7 +27,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from trident.envs.checks import host
-from trident.envs.checks.shapes import declaration_faults, describe, shape_faults
+from trident.envs.checks.attributes import changed_attributes, noted
+from trident.envs.checks.shapes import LARGEST, declaration_faults, describe, shape_faults
 from trident.envs.random_policy import choose
 from trident.errors import TridentError
 from trident.physics_value import physics_parts
@@ -76,13 +77,17 @@ def _examine(env: Any, key: Key | None, steps: int, stochastic: bool | None) -> 
     faults = list(declaration_faults(env))
     if faults:
         return faults, []
-    faults = list(shape_faults(env))
+    before = noted(env)
+    faults = [*shape_faults(env), *changed_attributes(env, before)]
     if faults:
         return faults, []
     dice = _Dice(jax.random.key(0) if key is None else key)
     try:
         walk = _walk(env, dice, min(env.spec.horizon, steps))
-    except Exception as error:  # traced before without trouble, so the second trace met what the first left behind
+    except (
+        Exception,
+        SystemExit,
+    ) as error:  # traced before without trouble, so the second trace met what the first left behind
         return [f"episodes fail to run ({describe(error)}); keep no state on self"], []
     faults += _purity(walk)
     faults += _randomness(env, dice, walk, stochastic)
@@ -216,6 +221,8 @@ def _step_values(spec: EnvSpec, walk: _Walk) -> Iterator[str]:
         bad = ~np.isfinite(value) & valid.reshape(valid.shape + (1,) * (value.ndim - 2))
         if bad.any():
             yield f"{name} is not finite {_where(bad)}; look for 0/0, log(0), sqrt of a negative or an overflow"
+        elif (bad := (np.abs(value) > LARGEST) & valid.reshape(bad.shape[:2] + (1,) * (value.ndim - 2))).any():
+            yield f"{name} is beyond {LARGEST:g} {_where(bad)}; squares of such numbers overflow: choose another unit"
     stuck = ~out.mode_mask.any(-1) & valid[..., None]
     if stuck.any():
         yield f"mode_mask allows no mode {_where(stuck)}; allow one for every agent, the dead included"
