@@ -38,11 +38,14 @@ def _declaration(env: Any) -> Iterator[str]:
     if not isinstance(spec, EnvSpec):
         yield "spec is not an EnvSpec"
         return
+    readable = True
     for field, least in (("num_agents", 1), ("obs_dim", 1), ("state_dim", 1), ("horizon", 1)):
         value = getattr(spec, field)
         if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
             yield f"spec.{field} is {value!r}; it must be a whole number, at least {least}"
-            return
+            readable = readable and isinstance(value, int | float)
+    if not readable:
+        return
     yield from _action_spec(spec)
     yield from _names(spec)
     for constraint in spec.constraints:
