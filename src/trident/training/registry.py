@@ -11,7 +11,7 @@ from importlib.metadata import EntryPoint
 from typing import Any
 
 from trident.allowed import Count
-from trident.envs import intersection, navigation, simple_spread, smac, uav_coverage, uav_nofly
+from trident.envs import intersection, navigation, simple_spread, smac, uav_coverage, uav_cruise, uav_nofly
 from trident.envs.checks.shapes import declaration_faults
 from trident.envs.intersection.smarts.env import SmartsIntersection
 from trident.envs.probes import PROBES
@@ -85,6 +85,12 @@ UAV_COVERAGE_HELP = {
     "uav-coverage-n12": "12 UAVs, 16 sectors",
 }
 
+UAV_CRUISE_HELP = {
+    "uav-cruise": "relays, scouts and carriers share out roles: points to watch and supply (version 1)",
+    "uav-cruise-n12": "4 of each kind, 20 points",
+    "uav-cruise-scarce": "one relay, two scouts, one carrier",
+}
+
 ENVS: dict[str, EnvEntry] = {
     name: EnvEntry(UAV_MEC_HELP.get(name, "a variant of uav-mec"), partial(UavMec, config))
     for name, config in VARIANTS.items()
@@ -108,6 +114,10 @@ ENVS |= {
 ENVS |= {
     name: EnvEntry(UAV_COVERAGE_HELP[name], partial(uav_coverage.UavCoverage, config))
     for name, config in uav_coverage.VARIANTS.items()
+}
+ENVS |= {
+    name: EnvEntry(UAV_CRUISE_HELP[name], partial(uav_cruise.UavCruise, config))
+    for name, config in uav_cruise.VARIANTS.items()
 }
 ENVS["smarts-intersection"] = EnvEntry(
     "intersection in the SMARTS simulator, outside JAX (extra: smarts)", SmartsIntersection
