@@ -114,11 +114,55 @@ def test_masks_and_keys_reach_the_policy(run):
         ({"obs": np.ones((2, 4))}, r"obs must have shape \[2, 3\] or \[batch, 2, 3\], not \[2, 4\]"),
         ({"obs": np.ones((2, 3)), "seed": 9}, "has no seed 9: its seeds are 0, 1"),
         ({"obs": np.ones((2, 3)), "deterministic": False}, "needs key="),
+        ({"obs": [[1, np.nan, 0], [0, 0, 0]]}, "obs of agent 0 is not finite"),
+        ({"obs": np.full((4, 2, 3), np.inf)}, "obs of agents 0, 1 is not finite"),
+        ({"obs": "here"}, "obs must be an array of numbers"),
+        ({"obs": np.ones((2, 3)), "alive": [True]}, r"alive must have shape \[2\], as obs has it, not \[1\]"),
+        ({"obs": np.ones((2, 3)), "mode_mask": np.ones((2, 5))}, r"mode_mask must have shape \[2, 2\]"),
+        ({"obs": np.ones((2, 3)), "mode_mask": [[1, 1], [0, 0]]}, "mode_mask allows agent 1 no mode"),
+        ({"obs": np.ones((2, 3)), "mode_mask": [[1, 1], [0.5, 0]]}, "mode_mask must be an array of booleans"),
+        ({"obs": np.ones((2, 3)), "agent": 0}, r"obs of one agent must have shape \[3\]"),
+        ({"obs": np.ones(3), "agent": 2}, "agent must be between 0 and 1"),
     ],
 )
 def test_act_says_what_is_wrong(run, arguments, message):
     with pytest.raises(TridentError, match=message):
         run.act(**arguments)
+
+
+def test_one_agent_acts_on_its_own_observation(run):
+    obs = np.random.default_rng(0).uniform(-1, 1, (2, 3)).astype(np.float32)
+    team = run.act(obs)
+    for agent in (0, 1):
+        alone = run.act(obs[agent], agent=agent)
+        assert alone.mode == team.mode[agent]
+        assert np.allclose(alone.params, team.params[agent])
+
+
+def test_agents_that_take_no_part_rest_whatever_they_see(run):
+    obs = np.array([[1.0, 1.0, 1.0], [np.nan, np.inf, 0.0]])
+    action = run.act(obs, alive=[True, False])
+    assert (action.mode[0], action.mode[1], action.params[1, 0]) == (1, 0, 0.0)
+    safe = trident.FailSafe("go", (1, 0), np.full((2, 1), 0.25, np.float32))
+    declared = replace(run, setup=run.setup._replace(spec=replace(run.setup.spec, fail_safe=safe)))
+    action = declared.act(obs, alive=[True, False])
+    assert (action.mode[1], action.params[1, 0]) == (1, 0.25)
+    only_stay = np.array([[True, True], [True, False]])
+    assert declared.act(obs, only_stay, alive=[True, False]).mode[1] == 0
+
+
+def test_a_run_behind_a_shield_acts_behind_it(run):
+    env = tiny.TinyEnv()
+    object.__setattr__(env, "shield", lambda state, action: (action._replace(mode=0 * action.mode), action.mode > 0))
+    settings = replace(run.setup.settings, shielded=True)
+    shielded = replace(run, setup=run.setup._replace(env=env, settings=settings))
+    obs = np.ones((2, 3))
+    assert run.act(obs).mode.all()
+    assert not shielded.act(obs, env_state=()).mode.any()
+    with pytest.raises(TridentError, match="acts behind its environment's shield"):
+        shielded.act(obs)
+    with pytest.raises(TridentError, match="needs the whole team"):
+        shielded.act(obs[0], agent=0)
 
 
 def test_an_interrupted_run_is_not_evaluated(tmp_path):

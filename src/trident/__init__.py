@@ -18,7 +18,7 @@ _PUBLIC = {
     "trident.training.presets": "Preset",
     "trident.training.registry": "make_env",
     "trident.types": "ActionSpec Algorithm BaseAction BasePolicy BulkPhysics Constraint Data DataPlan Env EnvSpec "
-    "HostEnv HybridAction Metric Physics TimeStep Transition View decode_params encode_params follow",
+    "FailSafe HostEnv HybridAction Metric Physics TimeStep Transition View decode_params encode_params follow",
 }
 _LAZY = {name: module for module, names in _PUBLIC.items() for name in names.split()}
 __all__ = [*_LAZY]  # pyright: ignore[reportUnsupportedDunderAll]

@@ -21,6 +21,7 @@ from trident.types import Data as Data
 from trident.types import DataPlan as DataPlan
 from trident.types import Env as Env
 from trident.types import EnvSpec as EnvSpec
+from trident.types import FailSafe as FailSafe
 from trident.types import HostEnv as HostEnv
 from trident.types import HybridAction as HybridAction
 from trident.types import Metric as Metric

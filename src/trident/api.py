@@ -22,6 +22,7 @@ from trident.report.compare import references as references_of
 from trident.report.progress import Progress, Silent, progress_for
 from trident.report.tables import result_table
 from trident.run_directory import FIGURES, RECORDS, RESULT, read_result, read_run, write_json
+from trident.simulation.acting import checked_view, rest_the_dead
 from trident.training import preflight, session
 from trident.training.backend import AnyPolicy, backend_of
 from trident.training.evaluation import assess_run
@@ -292,33 +293,58 @@ class Run:
         key: Any = None,
         deterministic: bool | None = None,
         seed: int | None = None,
+        agent: int | None = None,
+        env_state: Any = None,
     ) -> HybridAction:
         """Actions for observations [N, O] or [batch, N, O], as NumPy arrays; `seed` chooses whose policy.
 
         By default all modes are allowed, all agents alive, and the first seed that has not diverged acts. Given a
         `key`, the policy acts as in its evaluations (`Algorithm.sampled`); without one, by its most likely actions.
+        `agent`: one agent alone acts on its own observation [O] (and its mask [M]); policies are decentralised. A run
+        that was trained behind a shield needs the environment's state for it. What is not finite or of another shape
+        is a TridentError; whoever must go on all the same flies behind `trident.runtime.Guard`.
         """
-        algorithm, spec = self.setup.algorithm, self.setup.spec
-        if algorithm.name in self.setup.env.scripted:
+        algorithm, spec, env = self.setup.algorithm, self.setup.spec, self.setup.env
+        if algorithm.name in env.scripted:
             raise TridentError(f"{algorithm.name} is scripted: it acts on the environment's state, not on observations")
-        obs = np.asarray(obs, np.float32)
-        lead = obs.shape[:-2]
-        if obs.ndim not in (2, 3) or obs.shape[-2:] != (spec.num_agents, spec.obs_dim):
-            raise TridentError(
-                f"obs must have shape [{spec.num_agents}, {spec.obs_dim}] or [batch, {spec.num_agents}, "
-                f"{spec.obs_dim}], not {list(obs.shape)}"
-            )
-        shape = (*lead, spec.num_agents)
-        mask = np.ones((*shape, spec.action.num_modes), bool) if mode_mask is None else np.asarray(mode_mask, bool)
-        living = np.ones(shape, bool) if alive is None else np.asarray(alive, bool)
+        if agent is not None:
+            return self._act_alone(agent, obs, mode_mask, key, deterministic, seed)
+        view = checked_view(spec, obs, mode_mask, alive)
+        if self.setup.settings.shielded and env_state is None:
+            raise TridentError("this run acts behind its environment's shield: give act(..., env_state=...) for it")
+        return self._act_checked(view, key, deterministic, seed, env_state)
+
+    def _act_alone(
+        self, agent: int, obs: Any, mode_mask: Any, key: Any, deterministic: bool | None, seed: int | None
+    ) -> HybridAction:
+        """The team with everybody standing where this agent stands: its own row is right whatever the others see."""
+        spec = self.setup.spec
+        if not 0 <= agent < spec.num_agents:
+            raise TridentError(f"agent must be between 0 and {spec.num_agents - 1}")
+        if self.setup.settings.shielded:
+            raise TridentError("this run acts behind a shield, which needs the whole team: leave out `agent`")
+        if np.shape(obs) != (spec.obs_dim,):
+            raise TridentError(f"obs of one agent must have shape [{spec.obs_dim}], not {list(np.shape(obs))}")
+        rows = np.tile(np.asarray(obs), (spec.num_agents, 1))
+        mask = None if mode_mask is None else np.tile(np.asarray(mode_mask), (spec.num_agents, 1))
+        action = self._act_checked(checked_view(spec, rows, mask), key, deterministic, seed)
+        return HybridAction(action.mode[agent], action.params[agent])
+
+    def _act_checked(
+        self, view: View, key: Any, deterministic: bool | None, seed: int | None, env_state: Any = None
+    ) -> HybridAction:
+        algorithm, env = self.setup.algorithm, self.setup.env
         if deterministic is None:
             deterministic = key is None or not algorithm.sampled
         if key is None and not deterministic:
             raise TridentError("a stochastic policy needs key=jax.random.key(...)")
         key = jax.random.key(0) if key is None else key
-        view = jax.tree.map(jnp.asarray, (obs, mask, living))
-        action = self._act[deterministic, len(lead)](self.row(seed), View(*view), key)
-        return jax.tree.map(np.asarray, action)
+        batch_dims = view.alive.ndim - 1
+        action = self._act[deterministic, batch_dims](self.row(seed), jax.tree.map(jnp.asarray, view), key)
+        if self.setup.settings.shielded and env.shield is not None:
+            filtered = jax.vmap(env.shield) if batch_dims else env.shield
+            action = filtered(env_state, action)[0]
+        return rest_the_dead(self.setup.spec, jax.tree.map(np.asarray, action), view)
 
     def row(self, seed: int | None = None) -> int:
         """Where a seed's policy stands in the state; unless told, the first that has not diverged."""

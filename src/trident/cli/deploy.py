@@ -35,10 +35,6 @@ class ExportOptions:
     """Steps that the monitor looks ahead by the environment's physics; -1: not at all."""
     observations: int = 10_000
     """Recorded observations on which NumPy is compared with JAX."""
-    iree: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Also compile an IREE module, which needs neither Python nor JAX (extra: export)."""
-    onnx: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Also write ONNX; refused where it would not be exact (extra: export)."""
 
 
 def export(argv: list[str]) -> int:
@@ -57,9 +53,7 @@ Examples:
 
     progress = progress_for(sys.stderr)
     flown = {"own": None, "sampled": False, "most-likely": True}[options.policy]
-    choices = Choices(
-        options.seed, options.agent, flown, options.ahead, options.observations, options.iree, options.onnx
-    )
+    choices = Choices(options.seed, options.agent, flown, options.ahead, options.observations)
     try:
         manifest = export_run(api.load(options.run), options.out, choices, progress)
     finally:

@@ -46,8 +46,6 @@ class Choices:
     deterministic: bool | None = None
     ahead: int = 1
     observations: int = 10_000
-    iree: bool = False
-    onnx: bool = False
 
 
 def export(run: Run, out: Path, choices: Choices = Choices(), progress: Progress | None = None) -> dict[str, Any]:  # noqa: B008 (frozen)

@@ -5,7 +5,8 @@
     policy.json, ...      programs (trident.runtime.program): the policy and, where they exist, the base policy, the
                           shield and what physics foresees
     card.md               the same for people
-    policy.stablehlo      the policy for JAX; policy.vmfb for IREE, policy.onnx: if they were asked for
+    policy.stablehlo      the policy for JAX
+    selftest.safetensors  some recorded inputs and JAX's answers, for `trident runtime check`
 
 The hashes find accidents and careless changes. They are no signature: who can change a file can change the manifest.
 """

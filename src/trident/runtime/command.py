@@ -36,7 +36,9 @@ class Parser(argparse.ArgumentParser):
 
 def parser(prog: str = "trident runtime") -> argparse.ArgumentParser:
     whole = Parser(prog=prog, description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = whole.add_subparsers(dest="command", required=True, metavar="check | serve | audit", parser_class=Parser)
+    commands = whole.add_subparsers(
+        dest="command", required=True, metavar="check | serve | load | audit", parser_class=Parser
+    )
     check = commands.add_parser("check", help="test a bundle on this machine", description="Test a bundle here.")
     _bundle(check)
     serve = commands.add_parser(
@@ -55,6 +57,13 @@ def parser(prog: str = "trident runtime") -> argparse.ArgumentParser:
     serve.add_argument("--idle", type=float, default=30.0, help="seconds until a silent client is let go (default 30)")
     serve.add_argument("--seed", type=int, default=0, help="of the draws of a sampled policy")
     serve.add_argument("--backend", choices=BACKENDS, default="numpy", help="what runs the policy (default numpy)")
+    load = commands.add_parser("load", help="load-test a server", description="Time a server's answers under load.")
+    load.add_argument("--host", default="127.0.0.1", help="where it listens")
+    load.add_argument("--port", type=int, default=7700, help="its port (default 7700)")
+    load.add_argument("--agents", type=int, default=4, help="clients, one per agent (default 4)")
+    load.add_argument("--rate", type=float, default=50.0, help="requests of each per second (default 50)")
+    load.add_argument("--seconds", type=float, default=10.0, help="how long (default 10)")
+    load.add_argument("--token-file", type=Path, help="file with the server's token")
     audit = commands.add_parser("audit", help="check an audit log", description="Follow an audit log's hash chain.")
     audit.add_argument("log", type=Path, metavar="LOG", help="directory (or one file) of the log")
     audit.add_argument("--head", help="the head you kept: tells whether the end was cut off")
@@ -66,7 +75,7 @@ def _bundle(command: argparse.ArgumentParser) -> None:
     command.add_argument("bundle", type=Path, metavar="BUNDLE", help="what `trident export` wrote")
 
 
-BACKENDS = ("numpy", "jax", "iree")
+BACKENDS = ("numpy", "jax")
 
 
 def policy_of(folder: Path, backend: str) -> Any:
@@ -75,16 +84,15 @@ def policy_of(folder: Path, backend: str) -> Any:
         return None
     import importlib
 
-    name = {"jax": "trident.export.stablehlo", "iree": "trident.export.iree"}[backend]
     try:
-        return importlib.import_module(name).policy(folder)
+        return importlib.import_module("trident.export.stablehlo").policy(folder)
     except (ImportError, FileNotFoundError) as error:
         raise TridentError(f"the backend {backend} cannot be used here: {error}") from error
 
 
 def main(argv: list[str] | None = None, prog: str = "trident runtime") -> int:
     options = parser(prog).parse_args(argv)
-    return {"check": check, "serve": serve, "audit": audit}[options.command](options)
+    return {"check": check, "serve": serve, "load": load, "audit": audit}[options.command](options)
 
 
 def check(options: argparse.Namespace) -> int:
@@ -94,12 +102,33 @@ def check(options: argparse.Namespace) -> int:
     return 0
 
 
+def token_of(file: Path | None) -> str | None:
+    if file is None:
+        return None
+    token = file.read_text().strip()
+    if not token:
+        raise TridentError(f"{file} is empty: put the token into it")
+    return token
+
+
+def load(options: argparse.Namespace) -> int:
+    from trident.runtime.load import measure
+
+    if options.agents < 1 or options.rate <= 0 or options.seconds <= 0:
+        raise TridentError("--agents, --rate and --seconds must be above 0")
+    where = options.host, options.port
+    try:
+        found = asyncio.run(
+            measure(*where, options.agents, options.rate, options.seconds, token_of(options.token_file))
+        )
+    except (OSError, KeyError, ValueError) as error:
+        raise TridentError(f"{where[0]}:{where[1]} cannot be tested: {error}; is a server there?") from error
+    print(json.dumps(found))
+    return 0
+
+
 def serve(options: argparse.Namespace) -> int:
-    token = None
-    if options.token_file is not None:
-        token = options.token_file.read_text().strip()
-        if not token:
-            raise TridentError(f"{options.token_file} is empty: put the token into it")
+    token = token_of(options.token_file)
     service = Service(options.host, options.port, token, options.idle)
     bundle = open_bundle(options.bundle)
     log = None if options.audit is None else auditing.Audit(options.audit)
