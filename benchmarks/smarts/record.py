@@ -18,7 +18,7 @@ import numpy as np
 from trident.envs.intersection.config import IntersectionConfig
 from trident.envs.intersection.smarts.bridge import Readings
 from trident.envs.intersection.smarts.env import SmartsIntersection, SmartsRoad
-from trident.simulation import host
+from trident.simulation import batch
 
 OUT = Path(__file__).parents[2] / "tests" / "envs" / "data"
 EPISODES = {"aim": 11, "aggressive": 4}
@@ -62,14 +62,14 @@ def main() -> None:
     OUT.mkdir(exist_ok=True)
     for name, seed in EPISODES.items():
         env = SmartsIntersection(road=Watched)
-        out = host.reset(env, seed)
+        out = batch.reset(env, seed)
         observations = []
         while not (out.terminated or out.truncated):
-            out = host.step(env, host.as_numpy(env.scripted[name](jax.random.key(0), env.env_state)))
+            out = batch.step(env, batch.as_numpy(env.scripted[name](jax.random.key(0), env.env_state)))
             observations.append(out.obs)
         road = env._road
         assert isinstance(road, Watched)
-        steps = host.stack([{k: v for k, v in s.items() if k != "lane"} for s in road.steps])
+        steps = batch.stack([{k: v for k, v in s.items() if k != "lane"} for s in road.steps])
         steps["touching"] = steps["touching"] > 0.5
         lanes = np.stack([s["lane"] for s in road.steps])
         path = OUT / f"smarts_{name}.npz"

@@ -24,7 +24,7 @@ from trident.envs.intersection.config import IntersectionConfig
 from trident.envs.intersection.env import Intersection
 from trident.envs.intersection.smarts.bridge import Readings
 from trident.envs.intersection.smarts.env import SmartsIntersection, SmartsRoad
-from trident.simulation import host
+from trident.simulation import batch
 from trident.types import Env
 
 ENVS, STEPS, TURNS = 256, 100, 6
@@ -70,7 +70,7 @@ class Player:
 
     def __init__(self, config: IntersectionConfig):
         self.env = SmartsIntersection(config, road=Timed)
-        self.seed, self.out = 0, host.reset(self.env, 0)
+        self.seed, self.out = 0, batch.reset(self.env, 0)
 
     def play(self) -> float:
         """SMARTS' own steps per second over the next SMARTS_STEPS full ones."""
@@ -79,9 +79,9 @@ class Player:
         while road.steps < steps + SMARTS_STEPS:
             if self.out.terminated or self.out.truncated:
                 self.seed += 1
-                self.out = host.reset(self.env, self.seed)
-            action = host.as_numpy(self.env.scripted["aim"](jax.random.key(0), self.env.env_state))
-            self.out = host.step(self.env, action)
+                self.out = batch.reset(self.env, self.seed)
+            action = batch.as_numpy(self.env.scripted["aim"](jax.random.key(0), self.env.env_state))
+            self.out = batch.step(self.env, action)
         return SMARTS_STEPS / (road.spent - spent)
 
 

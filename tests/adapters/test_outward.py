@@ -1,6 +1,7 @@
 """Every environment of ours under the conformance tests of PettingZoo and Gymnasium."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -46,7 +47,7 @@ def test_it_plays_the_episode_that_the_environment_plays():
     state, out = env.reset(first)
     for t in range(5):
         native = {a: outside.action_space(a).sample() for a in outside.agents}
-        mode = np.array([native[a][0] for a in outside.possible_agents], np.int32)
+        mode = jnp.array([native[a][0] for a in outside.possible_agents], jnp.int32)
         unit = np.stack([native[a][1] for a in outside.possible_agents])
         seen, rewards, _, _, infos = outside.step(native)
         key, step = jax.random.split(key)

@@ -17,7 +17,7 @@ from support.simulators import Behind, Tanks
 import trident
 from trident.errors import TridentError
 from trident.report.progress import Silent
-from trident.simulation import host
+from trident.simulation import batch, host
 from trident.simulation.evaluate import evaluate
 from trident.simulation.rollout import rollout, start
 from trident.training import session
@@ -242,7 +242,7 @@ def test_what_does_not_fit_the_contract_is_named():
     with pytest.raises(
         TridentError, match=r"tanks: reset returns cost as float32\[2\]; the contract asks for float32\[1\]"
     ):
-        host.reset(Wrong(), 0)
+        batch.reset(Wrong(), 0)
 
 
 def test_a_simulator_with_handles_says_how_to_be_trained():
@@ -250,6 +250,6 @@ def test_a_simulator_with_handles_says_how_to_be_trained():
         def __deepcopy__(self, memo: Any) -> Any:
             raise TypeError("cannot pickle a socket")
 
-    assert len(host.replicate(Handle(), 1)) == 1
+    assert len(batch.replicate(Handle(), 1)) == 1
     with pytest.raises(TridentError, match=r"cannot be copied .* --algo.envs 1 --seeds 1"):
-        host.replicate(Handle(), 2)
+        batch.replicate(Handle(), 2)

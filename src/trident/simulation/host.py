@@ -6,7 +6,6 @@ environment behind a Python face, resetting from that number, plays the same epi
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,12 +16,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from trident.envs.checks.shapes import timestep_faults
-from trident.errors import TridentError
+from trident.simulation.batch import Batch, OneByOne, as_numpy, reset, row, stack
 from trident.simulation.episode import Episode
 from trident.simulation.rollout import NEVER
 from trident.simulation.step import Step, measure, transition
-from trident.types import Algorithm, AlgoState, Env, EnvSpec, HostEnv, HybridAction, Key, TimeStep, Transition, View
+from trident.types import Algorithm, AlgoState, Env, HostEnv, HybridAction, Key, TimeStep, Transition, View
 
 HostPolicy = Callable[[Key, Sequence[HostEnv], TimeStep], tuple[HybridAction, dict[str, Any]]]
 """(keys [E], simulators, their last time steps [E, ...]) -> actions and extras [E, ...], NumPy"""
@@ -66,24 +64,8 @@ def scripted(name: str) -> HostPolicy:
 def act_and_step(envs: Sequence[HostEnv], policy: HostPolicy, keys: Key, last: TimeStep, shielded: bool) -> Step:
     """As `step.act_and_step`, with everything [E, ...]; the simulators move on."""
     action, extras = policy(keys, envs, last)
-    rows = [_shield_and_step(env, row(action, e), shielded) for e, env in enumerate(envs)]
-    executed, changed, after = stack(rows)
-    return Step(action, executed, changed, extras, after)
-
-
-def _shield_and_step(env: HostEnv, action: HybridAction, shielded: bool) -> tuple[HybridAction, np.ndarray, TimeStep]:
-    changed = np.zeros(env.spec.num_agents, bool)
-    if shielded and env.shield is not None:
-        action, changed = as_numpy(env.shield(env.env_state, action))
-    return action, changed, step(env, action)
-
-
-def reset(env: HostEnv, seed: int) -> TimeStep:
-    return conform(env.spec, "reset", env.reset(seed))
-
-
-def step(env: HostEnv, action: HybridAction) -> TimeStep:
-    return conform(env.spec, "step", env.step(action))
+    executed, changed = _shield(envs, action, shielded)
+    return Step(action, executed, changed, extras, OneByOne(envs).step(executed))
 
 
 # --- rollouts -------------------------------------------------------------------------------------
@@ -96,59 +78,57 @@ class HostActors:
     envs: list[HostEnv]
     last: TimeStep  # [E, ...]
     cut: np.ndarray  # [E]: as in rollout.Actors
+    batch: Batch
+    """What steps them; scripted policies and shields ask the simulators themselves."""
 
 
-def close(env: HostEnv) -> None:
-    if hasattr(env, "close"):
-        env.close()  # pyright: ignore[reportAttributeAccessIssue]
-
-
-def replicate(env: HostEnv, count: int) -> list[HostEnv]:
-    """The simulator itself and copies of it."""
-    try:
-        return [env, *(copy.deepcopy(env) for _ in range(count - 1))]
-    except Exception as error:  # a simulator's handles may fail in any way
-        raise TridentError(
-            f"{env.spec.name} cannot be copied ({type(error).__name__}: {error}): give it __deepcopy__, or train with "
-            "--algo.envs 1 --seeds 1"
-        ) from error
-
-
-def start(envs: list[HostEnv], key: Key) -> HostActors:
-    """Fresh episodes, staggered as in `rollout.start`."""
-    count = len(envs)
+def start(envs: list[HostEnv], key: Key, batch: Batch | None = None, count: int | None = None) -> HostActors:
+    """Fresh episodes, staggered as in `rollout.start`; `count` of them where a batch holds more than `envs`."""
+    count = len(envs) if count is None else count
+    batch = OneByOne(envs) if batch is None else batch
     seeds = seeds_of(jax.random.split(key, count))
-    last = stack([reset(env, int(seed)) for env, seed in zip(envs, seeds, strict=True)])
     cut = np.ceil((np.arange(count) + 1) * envs[0].spec.horizon / count).astype(np.int64)
-    return HostActors(envs, last, cut)
+    return HostActors(envs, batch.reset(np.asarray(seeds)), cut, batch)
 
 
 def rollout(
     policy: HostPolicy, key: Key, actors: HostActors, steps: int, shielded: bool = False, say: Say | None = None
 ) -> Transition:
     """Advance all simulators by `steps`; episodes that end are reset, their last observation is kept. [T, E, ...]"""
-    act_keys, seeds = _rollout_keys(key, steps, len(actors.envs))
-    seeds, told, records = np.asarray(seeds), time.monotonic(), []
+    act_keys, seeds = _rollout_keys(key, steps, len(actors.cut))
+    seeds, began, records = np.asarray(seeds), time.monotonic(), []
+    told = began
     for t in range(steps):
         records.append(_step(policy, actors, act_keys[t], seeds[t], shielded))
         if say is not None and time.monotonic() - told > TELL_EVERY:
             told = time.monotonic()
-            say(f"{actors.envs[0].spec.name}: {t + 1} of {steps} steps of this round")
+            speed = (t + 1) * len(actors.cut) / (told - began)
+            say(f"{actors.envs[0].spec.name}: {t + 1} of {steps} steps of this round, {speed:,.0f} env steps/s")
     return stack(records)
 
 
 def _step(policy: HostPolicy, actors: HostActors, keys: Key, seeds: np.ndarray, shielded: bool) -> Transition:
     """One step of every simulator; `actors` moves on."""
-    before, envs = actors.last, actors.envs
-    did = act_and_step(envs, policy, keys, before, shielded)
-    after, actors.cut = did.after, actors.cut - 1
+    before = actors.last
+    action, extras = policy(keys, actors.envs, before)
+    executed, changed = _shield(actors.envs, action, shielded)
+    after, actors.cut = actors.batch.step(executed), actors.cut - 1
+    did = Step(action, executed, changed, extras, after)
     truncated = (after.truncated | (actors.cut <= 0)) & ~after.terminated
     ended = after.terminated | truncated
     if ended.any():
-        fresh = [reset(env, int(seeds[e])) if ended[e] else row(after, e) for e, env in enumerate(envs)]
-        after, actors.cut = stack(fresh), np.where(ended, NEVER, actors.cut)
+        after = actors.batch.reset_where(ended, seeds, after)
+        actors.cut = np.where(ended, NEVER, actors.cut)
     actors.last = after
     return transition(before, did, truncated, shielded)
+
+
+def _shield(envs: Sequence[HostEnv], action: HybridAction, shielded: bool) -> tuple[HybridAction, np.ndarray]:
+    """What is executed [E, ...], and by whom it was changed [E, N]."""
+    if not shielded or envs[0].shield is None:
+        return action, np.zeros(action.mode.shape, bool)
+    rows = [as_numpy(env.shield(env.env_state, row(action, e))) for e, env in enumerate(envs) if env.shield is not None]
+    return stack(rows)
 
 
 @partial(jax.jit, static_argnums=(1, 2))
@@ -209,40 +189,7 @@ def _episode(env: HostEnv, policy: HostPolicy, last: TimeStep, keys: Key, shield
             return
 
 
-# --- arrays ---------------------------------------------------------------------------------------
-
-FLAGS = ("mode_mask", "alive", "terminated", "truncated")
-NUMBERS = ("obs", "state", "reward", "cost", "margin")
-
-
-def conform(spec: EnvSpec, what: str, out: TimeStep) -> TimeStep:
-    """NumPy arrays of the contract's dtypes, `cost_attribution` filled in; or a TridentError that says what does not
-    fit."""
-    if isinstance(out, TimeStep):
-        flags = {name: np.asarray(getattr(out, name), bool) for name in FLAGS}
-        numbers = {name: np.asarray(getattr(out, name), np.float32) for name in NUMBERS}
-        metrics = {name: np.asarray(value, np.float32) for name, value in out.metrics.items()}
-        cost_attribution = None if out.cost_attribution is None else np.asarray(out.cost_attribution, bool)
-        out = TimeStep(**flags, **numbers, metrics=metrics, cost_attribution=cost_attribution)  # pyright: ignore[reportArgumentType]
-    faults = list(timestep_faults(what, spec, out))
-    if faults:
-        raise TridentError(f"{spec.name}: {faults[0]}")
-    if out.cost_attribution is None:  # every agent looks at every violation
-        everyone = np.broadcast_to(out.cost > 0, (spec.num_agents, spec.num_constraints))
-        out = out._replace(cost_attribution=everyone)  # pyright: ignore[reportArgumentType]
-    return out
-
-
-def as_numpy(tree: Any) -> Any:
-    return jax.tree.map(np.asarray, tree)
-
-
-def row(tree: Any, index: int) -> Any:
-    return jax.tree.map(lambda x: x[index], tree)
-
-
-def stack(trees: Sequence[Any]) -> Any:
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
+# --- seeds ----------------------------------------------------------------------------------------
 
 
 class FromSeeds:

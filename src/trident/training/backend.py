@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from trident.simulation import host
+from trident.simulation.batch import reset, row, stack
 from trident.simulation.episode import Episode, play
 from trident.simulation.evaluate import evaluate
 from trident.simulation.host import HostPolicy, Say
@@ -108,13 +109,13 @@ JAX = Backend(
 def _evaluate_seeds_host(
     env: HostEnv, policy_of: PolicyOf, states: AlgoState, keys: Key, episodes: int, shielded: bool, say: Say | None
 ) -> dict[str, Any]:
-    policies = [policy_of(host.row(states, i)) for i in range(len(keys))]
+    policies = [policy_of(row(states, i)) for i in range(len(keys))]
     each = zip(policies, keys, strict=True)
-    return host.stack([host.evaluate(env, policy, key, episodes, shielded, say) for policy, key in each])
+    return stack([host.evaluate(env, policy, key, episodes, shielded, say) for policy, key in each])
 
 
 HOST = Backend(
-    check=lambda env: host.reset(env, 0),
+    check=lambda env: reset(env, 0),
     init=host_training.init_of,
     build=host_training.build,
     policy_of=host.policy_of,

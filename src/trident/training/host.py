@@ -13,11 +13,13 @@ import jax.numpy as jnp
 
 from trident.envs.checks.shapes import action_shape, timestep_shape
 from trident.simulation import host
+from trident.simulation.batch import Batch, row, stack
 from trident.simulation.episode_sums import EpisodeSums, start_sums
+from trident.simulation.workers import batches_of
 from trident.training.loop import CompiledRun, RunState, example_of, first_state, learning, round_keys
 from trident.training.settings import Setup
 from trident.training.warm_start import check_warm_start, warm_start_keys
-from trident.types import AlgoState, Key, Metrics, Transition
+from trident.types import AlgoState, HostEnv, Key, Metrics, Transition
 
 RESUMED_STREAM = 2**30
 """Folded into a seed's key with the round at which the episodes of a resumed run start."""
@@ -59,24 +61,33 @@ class Simulators:
     def __init__(self, setup: Setup, say: host.Say):
         env: Any = setup.env
         self.setup, self.say = setup, say
-        self.seeds, self.envs = len(setup.seeds), setup.algorithm.plan.envs
-        self.all = host.replicate(env, self.seeds * self.envs)
+        seeds, self.envs = len(setup.seeds), setup.algorithm.plan.envs
         self.policy_of = host.policy_of(env, setup.algorithm)
         self.actors: list[host.HostActors] = []
+        asked = (setup.settings.shielded, setup.settings.warm_start, setup.algorithm.name in env.scripted)
+        self.batches: list[Batch] = []
+        self.homes: list[list[HostEnv]] = []
+        try:
+            for batch, home in batches_of(env, seeds, self.envs, setup.settings.workers, any(asked), say):
+                self.batches.append(batch)
+                self.homes.append(home)
+        except BaseException:
+            self.close()
+            raise
 
     def start(self, keys: Key) -> None:
         """Fresh episodes everywhere; one key per seed."""
-        groups = [self.all[i * self.envs : (i + 1) * self.envs] for i in range(self.seeds)]
-        self.actors = [host.start(group, key) for group, key in zip(groups, keys, strict=True)]
+        each = zip(self.homes, keys, self.batches, strict=True)
+        self.actors = [host.start(home, key, batch, self.envs) for home, key, batch in each]
 
     def play(self, policies: list[host.HostPolicy], keys: Key, steps: int) -> Transition:
         """Rollouts of all seeds, [seeds, T, E, ...]."""
         shielded, each = self.setup.settings.shielded, zip(policies, keys, self.actors, strict=True)
-        return host.stack([host.rollout(p, key, actors, steps, shielded, self.say) for p, key, actors in each])
+        return stack([host.rollout(p, key, actors, steps, shielded, self.say) for p, key, actors in each])
 
     def close(self) -> None:
-        for env in self.all:
-            host.close(env)
+        for batch in self.batches:
+            batch.close()
 
 
 def build(setup: Setup, say: host.Say) -> CompiledRun:
@@ -101,7 +112,7 @@ def build(setup: Setup, say: host.Say) -> CompiledRun:
             simulators.start(jax.vmap(lambda key: _start_key(key, index))(state.key))
             state = state._replace(episodes=jax.vmap(lambda _: sums_of(setup))(jnp.arange(len(setup.seeds))))
         keys = jax.vmap(lambda s: round_keys(s, index)[0])(state)
-        policies = [simulators.policy_of(host.row(state.algo, i)) for i in range(len(setup.seeds))]
+        policies = [simulators.policy_of(row(state.algo, i)) for i in range(len(setup.seeds))]
         return compiled(state, simulators.play(policies, keys, plan.steps), jnp.int32(index))
 
     return CompiledRun(begin, round_, template, simulators.close)

@@ -115,6 +115,8 @@ class Settings:
     """Folder of another run of the same algorithm, on the same spaces: go on from what it has learned (fine-tuning)."""
     shielded: bool = False
     """Pass every action through the environment's shield, in training and evaluation."""
+    workers: Annotated[int, Range(1, 1024)] | None = None
+    """For simulators outside JAX: processes that step their copies (by itself: as many as cores if a step is slow)."""
     eval_episodes: Annotated[int, Range(0, 10**7)] = 200
     """Fresh episodes per seed for the final evaluation."""
     check_env: bool = True

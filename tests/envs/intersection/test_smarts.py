@@ -22,7 +22,7 @@ from trident.envs.intersection.smarts import road_map
 from trident.envs.intersection.smarts.bridge import BRAKE, DRAG, DRIVE, STEER, Readings, wheel_and_pedals
 from trident.envs.intersection.smarts.env import SmartsIntersection
 from trident.errors import TridentError
-from trident.simulation import host
+from trident.simulation import batch
 
 DATA = Path(__file__).parent / "data"
 CONFIG = IntersectionConfig()
@@ -68,13 +68,13 @@ def played(env) -> dict[str, Any]:
     for name in ("aim", "aggressive"):
         with np.load(DATA / f"smarts_{name}.npz") as tape:
             road = env._road = Playback(dict(tape))
-        out = host.reset(env, int(road.tape["seed"]))
+        out = batch.reset(env, int(road.tape["seed"]))
         states, steps = [], []
         while not (out.terminated or out.truncated):
-            out = host.step(env, host.as_numpy(env.scripted[name](jax.random.key(0), env.env_state)))
+            out = batch.step(env, batch.as_numpy(env.scripted[name](jax.random.key(0), env.env_state)))
             states.append(env.env_state)
             steps.append(out)
-        found[name] = (road.tape, road, host.stack(states), host.stack(steps))
+        found[name] = (road.tape, road, batch.stack(states), batch.stack(steps))
     env.close()
     return found
 

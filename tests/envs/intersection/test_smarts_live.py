@@ -16,7 +16,7 @@ from trident import api
 from trident.envs.intersection.config import IntersectionConfig
 from trident.envs.intersection.smarts.env import SmartsIntersection, SmartsRoad
 from trident.report.progress import PlainProgress
-from trident.simulation import host
+from trident.simulation import batch
 from trident.training import session
 from trident.training.settings import Settings, make_setup
 
@@ -28,7 +28,7 @@ DATA = Path(__file__).parent / "data"
 @pytest.fixture(scope="module")
 def env():
     env = SmartsIntersection()
-    host.reset(env, 0)
+    batch.reset(env, 0)
     yield env
     env.close()
 
@@ -36,10 +36,10 @@ def env():
 def test_smarts_still_does_what_was_recorded(env):
     with np.load(DATA / "smarts_aim.npz") as tape:
         tape = dict(tape)
-    host.reset(env, int(tape["seed"]))
+    batch.reset(env, int(tape["seed"]))
     for t in range(80):
         before = env.env_state
-        host.step(env, host.as_numpy(env.scripted["aim"](jax.random.key(0), before)))
+        batch.step(env, batch.as_numpy(env.scripted["aim"](jax.random.key(0), before)))
         for i in np.flatnonzero(before.phase == 1):
             box = env._entries(env.env_state)
             assert np.isclose(float(box.x[i]), tape["x"][t, i], atol=0.02), (t, i)
@@ -58,9 +58,9 @@ def test_the_map_it_builds_is_the_recorded_one(env):
 
 def test_a_seed_repeats_its_episode(env):
     def play(seed: int) -> np.ndarray:
-        host.reset(env, seed)
-        action = host.as_numpy(env.scripted["random"](jax.random.key(1), env.env_state))
-        return np.stack([host.step(env, action).obs for _ in range(15)])
+        batch.reset(env, seed)
+        action = batch.as_numpy(env.scripted["random"](jax.random.key(1), env.env_state))
+        return np.stack([batch.step(env, action).obs for _ in range(15)])
 
     first, other, again = play(5), play(6), play(5)
     assert np.allclose(first, again, atol=1e-5)
@@ -69,7 +69,7 @@ def test_a_seed_repeats_its_episode(env):
 
 def test_a_contact_ends_both_vehicles(env):
     """A standing vehicle is put in the way of another one."""
-    host.reset(env, 11)
+    batch.reset(env, 11)
     t = env.env_state
     first = int(np.flatnonzero(t.phase == 1)[0])
     other = (first + 4) % 8  # of the same arm
@@ -83,7 +83,7 @@ def test_a_contact_ends_both_vehicles(env):
     env._exchange(before)
     crashed = []
     for _ in range(25):
-        out = host.step(env, host.as_numpy(env.scripted["aggressive"](jax.random.key(0), env.env_state)))
+        out = batch.step(env, batch.as_numpy(env.scripted["aggressive"](jax.random.key(0), env.env_state)))
         crashed.append(out.metrics["collisions"])
         if out.cost[0] > 0:
             break
