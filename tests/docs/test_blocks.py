@@ -21,6 +21,7 @@ from trident.bench.fingerprint import tiny
 from trident.cli import COMMANDS, main
 from trident.fields import change
 from trident.report import figures
+from trident.runtime import command as command_of_the_runtime
 from trident.training.registry import default_config, make_env
 from trident.training.settings import make_setup
 
@@ -122,7 +123,12 @@ def only_parse(monkeypatch):
             make_setup(options.env, options.algo, options.settings, options.config)
         raise Parsed
 
+    def parsed(options: Any) -> int:
+        raise Parsed
+
     monkeypatch.setattr(tyro, "cli", parse)
+    for name in ("check", "serve", "load", "audit"):
+        monkeypatch.setattr(command_of_the_runtime, name, parsed)
 
 
 @pytest.mark.parametrize(("page", "command"), WHOLE)

@@ -62,6 +62,11 @@ class EvalOptions:
     where there are limits, the others do not)."""
     references: bool = True
     """Play the scripted references too."""
+    guarded: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Fly the exported policy with and without the guard instead, with --faults and without (10 episodes unless told;
+    a table, and figures/guarded.png)."""
+    faults: str = ""
+    """What fails on the way: dropout=0.2,delay=2,noise=0.1,nan=0.01,agent-loss=1 (needs --guarded)."""
     trust: Trust = False
     """Import the environment from the module that the run names, which is to run its code."""
 
@@ -73,9 +78,14 @@ Evaluate every seed of a run, and the scripted references, on fresh episodes.
 Examples:
   trident eval runs/my-run
   trident eval runs/my-run --episodes 1000 --policy sampled
+  trident eval runs/my-run --guarded --faults dropout=0.2,noise=0.1,agent-loss=1
   trident eval runs/my-run --env smarts-intersection    (another simulator)
 """
     options = parse(EvalOptions, argv, "eval", text)
+    if options.faults and not options.guarded:
+        raise TridentError("--faults needs --guarded: `trident eval RUN --guarded --faults dropout=0.2`")
+    if options.guarded:
+        return _evaluate_guarded(options, "--episodes" in " ".join(argv))
     run = api.load(options.run, trust=options.trust)
     for note in run.notes:
         print(note, file=sys.stderr)
@@ -94,6 +104,20 @@ Examples:
         finally:
             progress.end()
     print(result_table(run.info, result))
+    return 0
+
+
+def _evaluate_guarded(options: EvalOptions, told: bool) -> int:
+    from trident.export.guarded import GUARDED_EPISODES, compare_guarded, parse_faults
+
+    faults, progress = parse_faults(options.faults), progress_for(sys.stderr)
+    deterministic = {"own": None, "sampled": False, "most-likely": True}[options.policy]
+    try:
+        episodes = options.episodes if told else GUARDED_EPISODES
+        print(compare_guarded(api.load(options.run), faults, episodes, deterministic, progress))
+    finally:
+        progress.end()
+    print(f"\n{options.run / 'figures' / 'guarded.png'}")
     return 0
 
 

@@ -257,7 +257,7 @@ def thresholds(spec: EnvSpec, foreseen: np.ndarray | None) -> dict[str, Any]:
     step = spec.step_seconds or STEP
     usual = np.ones(spec.num_constraints) if foreseen is None else np.quantile(foreseen.max(axis=1), 0.999, axis=0)
     return {
-        "deadline": 0.5 * step, "stale": 1.5 * step, "hold": 2.5 * step, "future": 0.1 * step, "reach": 10.0,
+        "deadline": 0.5 * step, "stale": 2.5 * step, "hold": 3.5 * step, "future": 0.1 * step, "reach": 10.0,
         "patience": 5, "novelty": 0.5, "window": spec.horizon, "release": 0.9, "back": 5,
         "limits": [float(c.limit) for c in spec.constraints],
         "margin": [0.0] * spec.num_constraints,

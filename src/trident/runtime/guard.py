@@ -238,8 +238,9 @@ class Guard:
 
     def _shielded(self, action: Action, env_state: Any) -> tuple[Action, np.ndarray]:
         shield = self.bundle.programs["shield"]
-        rows = {name: np.asarray(env_state[name.removeprefix("state.")])[None]
-                for name in shield.inputs if name.startswith("state.")}  # fmt: skip
+        names = [name for name in shield.inputs if name not in ("mode", "params")]
+        short = {name: name if name in env_state else name.removeprefix("state.") for name in names}
+        rows = {name: np.asarray(env_state[short[name]])[None] for name in names}
         out = shield(mode=action.mode[None], params=action.params[None], **rows)
         return _action(out), np.asarray(out["changed"][0], bool)
 
