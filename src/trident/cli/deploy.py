@@ -35,6 +35,8 @@ class ExportOptions:
     """Steps that the monitor looks ahead by the environment's physics; -1: not at all."""
     observations: int = 10_000
     """Recorded observations on which NumPy is compared with JAX."""
+    trust: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Import the environment from the module that the run names, which is to run its code."""
 
 
 def export(argv: list[str]) -> int:
@@ -55,7 +57,7 @@ Examples:
     flown = {"own": None, "sampled": False, "most-likely": True}[options.policy]
     choices = Choices(options.seed, options.agent, flown, options.ahead, options.observations)
     try:
-        manifest = export_run(api.load(options.run), options.out, choices, progress)
+        manifest = export_run(api.load(options.run, trust=options.trust), options.out, choices, progress)
     finally:
         progress.end()
     print(json.dumps(manifest["parity"], indent=1))

@@ -13,6 +13,7 @@ from trident import api
 from trident.allowed import Length, Name, Range
 from trident.cli.options import parse
 from trident.cli.train import finish
+from trident.errors import TridentError
 from trident.report.figures import draw_figures
 from trident.report.merge_seeds import pool
 from trident.report.progress import progress_for
@@ -85,7 +86,7 @@ Examples:
     if options.faults and not options.guarded:
         raise TridentError("--faults needs --guarded: `trident eval RUN --guarded --faults dropout=0.2`")
     if options.guarded:
-        return _evaluate_guarded(options, "--episodes" in " ".join(argv))
+        return _evaluate_guarded(options, any(word.startswith("--episodes") for word in argv))
     run = api.load(options.run, trust=options.trust)
     for note in run.notes:
         print(note, file=sys.stderr)
@@ -114,7 +115,9 @@ def _evaluate_guarded(options: EvalOptions, told: bool) -> int:
     deterministic = {"own": None, "sampled": False, "most-likely": True}[options.policy]
     try:
         episodes = options.episodes if told else GUARDED_EPISODES
-        print(compare_guarded(api.load(options.run), faults, episodes, deterministic, progress))
+        run = api.load(options.run, trust=options.trust)
+        run = run if options.env is None else run.on(options.env, options.env_arg)
+        print(compare_guarded(run, faults, episodes, deterministic, progress))
     finally:
         progress.end()
     print(f"\n{options.run / 'figures' / 'guarded.png'}")
