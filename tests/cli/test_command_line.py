@@ -261,6 +261,18 @@ def test_train_prints_plan_progress_table_and_place(training):
     assert (out / "records.jsonl").read_text().count("\n") == 10
 
 
+def test_a_report_is_one_page_of_runs_or_of_a_folder_of_them(trained, tmp_path, capsys):
+    page = tmp_path / "new" / "report.html"
+    assert main(["report", str(trained), "--html", str(page)]) == 0
+    assert capsys.readouterr().out.strip() == str(page)
+    text = page.read_text(encoding="utf-8")
+    assert "trident train tiny --algo tiny --episodes 20 --seeds 2 --limit use=0.4 --limit noise=2" in text
+    assert main(["report", str(trained.parent), "--html", str(page)]) == 0
+    assert main(["report", str(tmp_path / "new"), "--html", str(page)]) == 2
+    assert "there is no run in" in capsys.readouterr().err
+    assert main(["report"]) == 2
+
+
 def test_eval_repeats_the_table_and_report_draws_it_again(trained, capsys):
     assert main(["report", str(trained)]) == 0
     report = capsys.readouterr().out

@@ -12,6 +12,7 @@ import tyro
 from trident import api
 from trident.allowed import Length, Name, Range
 from trident.cli.options import parse
+from trident.cli.page import write_report
 from trident.cli.train import finish
 from trident.errors import TridentError
 from trident.report.figures import draw_figures
@@ -126,26 +127,37 @@ def _evaluate_guarded(options: EvalOptions, told: bool) -> int:
 
 @dataclass(frozen=True)
 class ReportOptions:
-    run: RunDirectory
-    """Run directory."""
+    runs: tyro.conf.Positional[Annotated[tuple[Path, ...], tyro.conf.arg(metavar="RUN")]]
+    """Run directories."""
+    html: Path | None = None
+    """Write one page of all of them into this file; it opens in any browser, without a network."""
     markdown: tyro.conf.FlagCreatePairsOff[bool] = False
     """Print the table as markdown."""
 
 
 def report(argv: list[str]) -> int:
     text = """\
-Draw a run's figures again and print its table, from its records alone.
+Draw a run's figures again and print its table, from its records alone; or
+write a page to look at, to send and to compare runs on.
 
 Examples:
   trident report runs/my-run
   trident report runs/my-run --markdown
+  trident report runs/my-run --html report.html
+  trident report runs/* --html all.html
 """
     options = parse(ReportOptions, argv, "report", text)
-    for path in draw_figures(options.run):
-        print(path)
-    result = api.read_result(options.run)
-    if result is not None:
-        print("\n" + result_table(read_run(options.run), result, "markdown" if options.markdown else "plain"))
+    if not options.runs:
+        raise TridentError("which run? for example: trident report runs/my-run")
+    if options.html is not None:
+        print(write_report(options.html, options.runs))
+        return 0
+    for run in options.runs:
+        for path in draw_figures(run):
+            print(path)
+        result = api.read_result(run)
+        if result is not None:
+            print("\n" + result_table(read_run(run), result, "markdown" if options.markdown else "plain"))
     return 0
 
 

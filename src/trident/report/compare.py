@@ -127,3 +127,24 @@ def _interval(estimate: Estimate) -> str:
 
 def _short(value: float) -> str:
     return number(value) if value != value else f"{value:.2f}" if abs(value) < 100 else f"{value:.0f}"
+
+
+def violations(seed: dict[str, float], constraints: list[dict[str, Any]]) -> float:
+    """In percent: the table's total of violation rates where the environment has them, else the sum of all costs."""
+    names = [f"metric/{name}" for name in PERCENT]
+    if not all(name in seed for name in names):
+        names = [f"cost/{c['name']}" for c in constraints]
+    return 100.0 * sum(seed[name] for name in names)
+
+
+def has_rates(policies: dict[str, list[dict[str, float]]]) -> bool:
+    return any(all(f"metric/{name}" in seed for name in PERCENT) for seeds in policies.values() for seed in seeds)
+
+
+def pareto_front(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Of (cost, reward) those that no other beats, by rising cost: every next one earns more than all before it."""
+    front: list[tuple[float, float]] = []
+    for point in sorted(points, key=lambda p: (p[0], -p[1])):
+        if not front or point[1] > front[-1][1]:
+            front.append(point)
+    return front

@@ -20,7 +20,8 @@ from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.ticker import EngFormatter
 
-from trident.report.compare import PERCENT, references
+from trident.report.compare import has_rates, pareto_front, references, violations
+from trident.report.diagnostics import DIAGNOSTICS, FLOORS, part_of
 from trident.report.palette import (
     INK,
     LIMIT,
@@ -28,11 +29,10 @@ from trident.report.palette import (
     SAFE,
     SERIES,
     agent_colour,
-    agent_name,
     method_styles,
     mode_colour,
 )
-from trident.report.records import Record, names, per_episode, read, series
+from trident.report.records import Record, names, per_episode, read, series, spent
 from trident.run_directory import FIGURES, RECORDS, read_result, read_run
 
 STYLE = {
@@ -54,27 +54,6 @@ STYLE = {
     "legend.frameon": False,
     "legend.fontsize": 8.5,
 }
-DIAGNOSTICS: dict[str, tuple[str, ...]] = {
-    "how far an update moves the policy (KL)": ("kl", "kl_max"),
-    "share of updates by their outcome": ("recovery", "trust_region", "rejected"),
-    "share of the returns that physics explains (R2)": ("r2_phys",),
-    "share of the returns that critics explain": ("explained_variance",),
-    "loss of the critics": ("critic_loss",),
-    "cost per step that an update may add": ("budget_asked",),
-    "... of it, what trust regions allow": ("budget_granted",),
-    "... of it, what the update is predicted to add": ("budget_spent",),
-    "rounds in which the reward waits for a limit": ("waiting",),
-    "temperature of the mode gradient": ("temperature", "tau"),
-    "share of the demanded decrease in cost granted": ("granted_fraction",),
-    "share of the gradient that is signal, not noise": ("grad_snr",),
-    "share of parameters at the edge of their box": ("saturation",),
-    "entropy of the policy": ("entropy",),
-    "Lagrange multipliers": ("multiplier", "lambda"),
-    "share of actions that the shield changed": ("shielded",),
-}
-"""Panel title -> metric names; a metric belongs to a panel if its name up to the first "/" is listed."""
-FLOORS = {"r2_phys": -1.0, "explained_variance": -1.0}
-"""Below it, it does not matter how far below: to explain nothing is 0."""
 COMPARED_ROUNDS = 5
 """Rounds over which the curves of a comparison are averaged."""
 
@@ -175,13 +154,6 @@ def draw_comparison(
     return _draw(path, f"{runs[0][1]['env']}: training", [*panels, key] if crowded else panels, note)
 
 
-def spent(records: list[Record], name: str, limit: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(env_steps [R], cost so far [R, seeds], what the limit allows so far [R]), in cost x steps: if the cost is the
-    rate of an event, its number of steps."""
-    steps, cost = series(records, f"cost/{name}")
-    return steps, np.cumsum(cost * np.diff(steps, prepend=0.0)[:, None], axis=0), limit * steps
-
-
 def draw_front(runs: list[tuple[str, dict[str, Any], dict[str, Any]]], path: Path) -> Path:
     """(label, run, result) of several runs: reward against violated limits, one dot a seed, a large one for the mean.
 
@@ -215,7 +187,7 @@ def draw_front(runs: list[tuple[str, dict[str, Any], dict[str, Any]]], path: Pat
         ax.axvspan(0.0, allowed, color=SAFE, alpha=0.12, label="sum of the limits")
         ax.set_xlim(-0.02 * max(allowed, 1.0), right)
         ax.set_ylim(low, high)
-        rates = _has_rates(runs[0][2]["policies"])
+        rates = has_rates(runs[0][2]["policies"])
         ax.set_xlabel("total V. (%)" if rates else "violations, all limits together (%)")
         ax.set_ylabel("reward per step")
         ax.set_title(f"{runs[0][1]['env']}: evaluation, left and up is better")
@@ -224,27 +196,6 @@ def draw_front(runs: list[tuple[str, dict[str, Any], dict[str, Any]]], path: Pat
         figure.savefig(path)
         plt.close(figure)
     return path
-
-
-def violations(seed: dict[str, float], constraints: list[dict[str, Any]]) -> float:
-    """In percent: the table's total of violation rates where the environment has them, else the sum of all costs."""
-    names = [f"metric/{name}" for name in PERCENT]
-    if not all(name in seed for name in names):
-        names = [f"cost/{c['name']}" for c in constraints]
-    return 100.0 * sum(seed[name] for name in names)
-
-
-def _has_rates(policies: dict[str, list[dict[str, float]]]) -> bool:
-    return any(all(f"metric/{name}" in seed for name in PERCENT) for seeds in policies.values() for seed in seeds)
-
-
-def pareto_front(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Of (cost, reward) those that no other beats, by rising cost: every next one earns more than all before it."""
-    front: list[tuple[float, float]] = []
-    for point in sorted(points, key=lambda p: (p[0], -p[1])):
-        if not front or point[1] > front[-1][1]:
-            front.append(point)
-    return front
 
 
 # --- what is drawn --------------------------------------------------------------------------------
@@ -440,14 +391,6 @@ def _together(ax: Axes, records: list[Record], found: list[str], title: str) -> 
     _robust(ax, values[np.isfinite(values)], FLOORS.get(found[0].partition("/")[0], -np.inf))
     if len(found) > 1:
         ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.03), handlelength=1.2)
-
-
-def part_of(name: str) -> str:
-    """What a metric's name says beyond its panel's title, agents counted from 1."""
-    head, _, rest = name.partition("/")
-    agent = re.fullmatch(r"agent(\d+)", rest)
-    text = f"agent {agent_name(int(agent[1]))}" if agent else rest.replace("/", ", ") or head
-    return text.replace("_", " ")
 
 
 def _robust(ax: Axes, values: np.ndarray, floor: float) -> None:

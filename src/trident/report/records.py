@@ -208,3 +208,10 @@ def series(records: list[Record], name: str) -> tuple[np.ndarray, np.ndarray]:
     steps = np.array([r["env_steps"] for r in rows], float)
     values = np.array([r["values"][name] for r in rows], float)
     return steps, values.reshape(len(rows), -1)
+
+
+def spent(records: list[Record], name: str, limit: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(env_steps [R], cost so far [R, seeds], what the limit allows so far [R]), in cost x steps: if the cost is the
+    rate of an event, its number of steps."""
+    steps, cost = series(records, f"cost/{name}")
+    return steps, np.cumsum(cost * np.diff(steps, prepend=0.0)[:, None], axis=0), limit * steps

@@ -1,0 +1,53 @@
+"""The command of a run repeats it: parsed again, it gives the same setup."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from trident.cli import train as command_line
+from trident.cli.options import parse
+from trident.cli.train import _with_defaults
+from trident.run_directory import read_run
+from trident.training.command import command_of
+from trident.training.registry import default_config, make_env
+from trident.training.settings import Settings, describe, make_setup
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+def parsed(command):
+    _, _, *argv = shlex.split(command)
+    name, algo = command_line._env_and_algo(argv)
+    config = default_config(algo, make_env(name))
+    options = parse(_with_defaults(config, Settings()), argv, "train", "")
+    return make_setup(name, options.algo, options.settings, options.config)
+
+
+@pytest.mark.parametrize(
+    ("algo", "settings", "config"),
+    [
+        ("trident-scratch", Settings(), {}),
+        ("mappo", Settings(episodes=7, seeds=(4,), seed=3, limit={"use": 0.25}, video=False), {"lr": 0.01}),
+        ("trident-scratch", Settings(seeds=2), {"step": {"filter": False, "updates": 3}, "reward_hidden": (8, 8)}),
+    ],
+)
+def test_the_command_gives_the_same_run_again(algo, settings, config):
+    setup = make_setup("probe-constrained", algo, settings, config)
+    run = json.loads(json.dumps(describe(setup)))
+    again = parsed(command_of(run))
+    assert again.algorithm.config == setup.algorithm.config
+    assert describe(again)["settings"] == run["settings"]
+    assert again.spec.limits.tolist() == setup.spec.limits.tolist()
+
+
+@pytest.mark.parametrize("name", ["trident", "mappo-lag", "qmix", "macpo"])
+def test_commands_of_old_records_are_understood_today(name):
+    assert parsed(command_of(read_run(BENCHMARKS / "uav-mec" / name))).rounds == 125
+
+
+def test_what_has_no_name_has_no_command():
+    run = read_run(BENCHMARKS / "uav-mec" / "trident")
+    assert command_of(run | {"env": "my-own"}) is None
+    assert command_of(run | {"algo": "my-own"}) is None
