@@ -137,8 +137,7 @@ class ReportOptions:
 
 def report(argv: list[str]) -> int:
     text = """\
-Draw a run's figures again and print its table, from its records alone; or
-write a page to look at, to send and to compare runs on.
+Draw a run's figures and print its table again, or write a page of runs.
 
 Examples:
   trident report runs/my-run
