@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -22,8 +21,9 @@ from trident.report.compare import references as references_of
 from trident.report.progress import Progress, Silent, progress_for
 from trident.report.tables import result_table
 from trident.run_directory import FIGURES, RECORDS, RESULT, read_result, read_run, write_json
+from trident.simulation import watching
 from trident.simulation.acting import checked_view, rest_the_dead
-from trident.training import preflight, session
+from trident.training import preflight, session, showing
 from trident.training.backend import AnyPolicy, backend_of
 from trident.training.evaluation import assess_run
 from trident.training.fine_tune import check_fit
@@ -33,9 +33,6 @@ from trident.training.presets import Preset
 from trident.training.registry import ALGORITHMS, add_algorithm
 from trident.training.settings import Settings, Setup, describe, make_setup, mode_names, setup_of
 from trident.types import AnyEnv, EnvSpec, HybridAction, View
-
-RENDER_STREAM = 2**31 + 2
-"""Folded into the base key: episodes that are shown were neither trained nor evaluated on."""
 
 
 def default_algorithm() -> str:
@@ -169,16 +166,18 @@ def render(
     shielded: bool = False,
     spec: EnvSpec | None = None,
 ) -> list[Path]:
-    """Play an episode; a chart of it, and a video if the environment has `draw(figure, states, t)`.
+    """Play an episode; a chart of it, a video, and its last frame as PNG and SVG.
 
-    `draw` paints step t on an empty matplotlib figure; `states` are the private states of the whole episode
-    [T + 1, ...] as NumPy arrays, so that a drawing may show trails. A drawing that takes `changed` is also told which
-    actions [T, N] the shield altered.
+    The picture is the environment's `scene(states)` (see `trident.report.scene`), or its `draw(figure, states, t)`,
+    which paints step t on an empty matplotlib figure, or one that fits all environments. `states` are the private
+    states of the whole episode [T + 1, ...] as NumPy arrays. A drawing that takes `changed` is also told which actions
+    [T, N] the shield altered.
     """
-    from trident.report.video import write_chart, write_frame, write_gif  # matplotlib takes a second to import
+    from trident.report.scene_figure import draw_scene  # matplotlib takes a second to import
+    from trident.report.video import write_chart, write_frame, write_gif
 
     session.enable_compilation_cache()
-    key = jax.random.fold_in(jax.random.key(seed), RENDER_STREAM)
+    key = jax.random.fold_in(jax.random.key(seed), showing.STREAM)
     episode = backend_of(env).play(env, policy, key, steps, shielded)
     spec, out = spec or env.spec, episode.steps
     folder.mkdir(parents=True, exist_ok=True)
@@ -186,17 +185,18 @@ def render(
     limits = {c.name: c.limit for c in spec.constraints}
     files = [folder / "episode.png"]
     write_chart(files[0], title, mode_names(spec), episode.action.mode, np.asarray(out.reward), costs, limits)  # pyright: ignore[reportArgumentType]
-    draw = getattr(env, "draw", None)
-    if draw is not None:
-        files += [folder / "episode.gif", folder / "last.png"]
-        length = len(out.reward)
-        told = {"changed": episode.changed} if "changed" in inspect.signature(draw).parameters else {}
-
-        def frame(figure: Any, t: int) -> None:
-            draw(figure, episode.states, t, **told)
-
-        write_gif(files[1], frame, length + 1)
-        write_frame(files[2], frame, length)
+    draw = None if hasattr(env, "scene") else getattr(env, "draw", None)
+    if draw is None:
+        scene = watching.scene_of(env, episode)
+        frame = lambda figure, t: draw_scene(scene, figure, t)  # noqa: E731
+    else:
+        told = watching.told(draw, episode)
+        frame = lambda figure, t: draw(figure, episode.states, t, **told)  # noqa: E731
+    files += [folder / "episode.gif", folder / "last.png", folder / "last.svg"]
+    length = len(out.reward)
+    write_gif(files[1], frame, length + 1)
+    for path in files[2:]:
+        write_frame(path, frame, length)
     return files
 
 
@@ -277,6 +277,13 @@ class Run:
         deterministic = not algorithm.sampled if deterministic is None else deterministic
         state = jax.tree.map(lambda x: x[row], self.state.algo)
         return backend_of(env).policy_of(env, algorithm, deterministic)(state)
+
+    def replay(self, beside: str | None = None, seed: int = 0) -> dict[str, Any]:
+        """Episodes of the first good seed's policy as plain data, for the page; `beside`: a scripted policy on the
+        same."""
+        session.enable_compilation_cache()
+        state = jax.tree.map(lambda x: x[self._row(None)], self.state.algo)
+        return showing.replay(self.setup, state, not self.setup.algorithm.sampled, beside, seed)
 
     def render(self, folder: Path | None = None, steps: int | None = None, seed: int = 0) -> list[Path]:
         """A chart of one episode and, if the environment can be drawn, a video of it."""

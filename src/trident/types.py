@@ -337,6 +337,21 @@ class Data(NamedTuple):
     replay: Any  # a replay.Replay, or None
 
 
+class Moments(NamedTuple):
+    """Situations, and what was done in them."""
+
+    obs: Float[Array, "*batch N O"]
+    state: Float[Array, "*batch S"]
+    action: HybridAction  # executed
+
+
+class Expectation(NamedTuple):
+    """What a learner expects the discounted sums of the signals to be from some moments on, by who says so."""
+
+    values: dict[str, Float[Array, "*batch 1+K"]]
+    discount: Float[Array, "1+K"]
+
+
 @dataclass(frozen=True)
 class Algorithm:
     """Pure functions, built by a factory for one EnvSpec. Never sees an environment, a loop or a logger."""
@@ -356,9 +371,16 @@ class Algorithm:
     limits is random in general, and its limits were kept while it drew."""
     annotate: Callable[[Transition], dict[str, Any]] = lambda rollout: {}
     """rollout [T, E, ...] -> more extras, worked out once and kept with every transition (DataPlan.remember)"""
+    expect: Callable[[AlgoState, Moments], Expectation] | None = None
+    """Optional, for whoever watches: what its critics expect."""
 
 
 # --- small helpers on the contracts ---------------------------------------------------------------
+
+
+def mode_names(spec: EnvSpec) -> list[str]:
+    given = spec.action.mode_names
+    return [given[m] if m < len(given) else str(m) for m in range(spec.action.num_modes)]
 
 
 def kind_faults(spec: EnvSpec) -> Iterator[str]:

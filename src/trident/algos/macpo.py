@@ -149,6 +149,7 @@ def make(config: MACPOConfig, spec: EnvSpec, physics: Physics | None = None) -> 
             state.actors, spec.action, view, key, deterministic, base_policy, kinds
         ),
         update=update,
+        expect=lambda state, moments: on_policy.expect(state.critic, moments, config.discount, config.cost_discount),
         config=config,
     )
 

@@ -112,6 +112,8 @@ def make(config: PPOConfig, spec: EnvSpec, physics: Physics | None = None) -> Al
     adam = on_policy.adam(config.max_grad)
     num_costs = spec.num_constraints if isinstance(config, LagrangianConfig) else 0
 
+    cost_discount = config.cost_discount if isinstance(config, LagrangianConfig) else config.discount
+
     def init(key: Any) -> PPOState:
         actor_key, critic_key = jax.random.split(key)
         actors = actors_init(
@@ -128,7 +130,6 @@ def make(config: PPOConfig, spec: EnvSpec, physics: Physics | None = None) -> Al
         roll = data.rollout
         decay = 1.0 - (1.0 - config.lr_final) * fraction
         actor_key, critic_key = jax.random.split(key)
-        cost_discount = config.cost_discount if isinstance(config, LagrangianConfig) else config.discount
         values = on_policy.initialise_baseline(state.critic, roll, config.discount, cost_discount)
         advantages, targets, metrics = on_policy.advantages(
             values, roll, config.discount, cost_discount, config.gae_lambda
@@ -160,6 +161,7 @@ def make(config: PPOConfig, spec: EnvSpec, physics: Physics | None = None) -> Al
             state.actors, spec.action, view, key, deterministic, base_policy, kinds
         ),
         update=update,
+        expect=lambda state, moments: on_policy.expect(state.critic, moments, config.discount, cost_discount),
         config=config,
     )
 

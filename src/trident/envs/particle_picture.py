@@ -1,21 +1,21 @@
-"""One frame of discs in the plane: trails, goals, obstacles, and who touches whom."""
+"""The drawing of discs in the plane: trails, goals, obstacles, and who touches whom."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
-from matplotlib.patches import Circle
 
-from trident.report.palette import FRAME, INK, LIMIT, PAPER, QUIET, agent_colour
+from trident.report.palette import INK, LIMIT, QUIET, agent_colour, agent_name
+from trident.report.scene import Disc, Dot, Key, Label, Line, Mark, Plane, Scene
 
 TRAIL = 20
+"""Steps."""
 
 
-def draw_discs(
-    figure: Figure,
-    path: Any,  # [T, N, 2], the last of them is now
+def disc_scene(
+    path: Any,  # [T + 1, N, 2]
     radius: float,
     *,
     half: float,
@@ -23,26 +23,42 @@ def draw_discs(
     goals: Any = None,
     obstacles: Any = None,
     obstacle_radius: float = 0.0,
-) -> None:
-    figure.clear()
-    figure.patch.set_facecolor("white")
-    ax = figure.add_axes((0.03, 0.03, 0.94, 0.94))
-    ax.set(xlim=(-half, half), ylim=(-half, half), aspect="equal", xticks=[], yticks=[], facecolor=PAPER)
-    for spine in ax.spines.values():
-        spine.set_color(FRAME)
-    now, things = path[-1], [] if obstacles is None else list(obstacles)
-    for place in things:
-        ax.add_patch(Circle(tuple(place), obstacle_radius, fc=QUIET, ec="none", alpha=0.6))
-    for place in () if landmarks is None else landmarks:
-        ax.plot(*place, marker="x", ms=9, mew=2, color=INK)
-    for i, place in enumerate(now):
-        colour = agent_colour(i)
-        if goals is not None:
-            ax.plot(*goals[i], marker="x", ms=9, mew=2, color=colour)
-        ax.plot(*path[-TRAIL:, i].T, lw=1.5, color=colour, alpha=0.5)
-        hit = _touches(now, i, 2.0 * radius) or any(np.hypot(*(place - o)) < radius + obstacle_radius for o in things)
-        edge: Any = {"ec": LIMIT, "lw": 3.0} if hit else {"ec": INK, "lw": 0.8}
-        ax.add_patch(Circle(tuple(place), radius, fc=colour, alpha=0.85, **edge))
+) -> Scene:
+    """Landmarks and obstacles [T + 1, L, 2], a goal for every agent [T + 1, N, 2]; any of them may be missing."""
+    path = np.asarray(path)
+    nothing = np.zeros((len(path), 0, 2))
+    rest = [nothing if x is None else np.asarray(x) for x in (landmarks, goals, obstacles)]
+
+    def marks(t: int) -> Iterator[Mark]:
+        marked, aims, things = (x[t] for x in rest)
+        now = path[t]
+        yield from (Disc(place, obstacle_radius, fill=QUIET, alpha=0.6) for place in things)
+        yield from (Dot(place, INK, "x", 9.0, width=2.0) for place in marked)
+        yield from (Dot(place, agent_colour(i), "x", 9.0, width=2.0) for i, place in enumerate(aims))
+        for i, place in enumerate(now):
+            hit = _touches(now, i, 2.0 * radius) or any(
+                np.hypot(*(place - o)) < radius + obstacle_radius for o in things
+            )
+            yield Line(path[max(t + 1 - TRAIL, 0) : t + 1, i], agent_colour(i), 1.5, alpha=0.5)
+            yield Disc(place, radius, agent_colour(i), LIMIT if hit else INK, 3.0 if hit else 0.8, alpha=0.85)
+            yield Label(place, agent_name(i), "#FFFFFF", 7.0, bold=True)
+
+    count = len(path)
+    plane = Plane([list(marks(t)) for t in range(count)], (-half, -half, half, half),
+                  title=[f"step {t}/{count - 1}" for t in range(count)])  # fmt: skip
+    return Scene(plane, key=list(_keys(rest)), agents=path.tolist())
+
+
+def _keys(rest: list[Any]) -> Iterator[Key]:
+    landmarks, goals, obstacles = (x.shape[1] > 0 for x in rest)
+    yield Key("agent", Dot((0, 0), agent_colour(0), "o", 8.0, edge=INK))
+    yield Key("touches something", Dot((0, 0), agent_colour(0), "o", 8.0, edge=LIMIT, width=2.5))
+    if landmarks:
+        yield Key("to be covered", Dot((0, 0), INK, "x", 7.0, width=2.0))
+    if goals:
+        yield Key("goal of the agent of its colour", Dot((0, 0), agent_colour(0), "x", 7.0, width=2.0))
+    if obstacles:
+        yield Key("obstacle", Dot((0, 0), QUIET, "o", 8.0))
 
 
 def _touches(pos: np.ndarray, i: int, reach: float) -> bool:

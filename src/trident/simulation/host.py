@@ -175,8 +175,15 @@ def play(env: HostEnv, policy: HostPolicy, key: Key, steps: int | None = None, s
     states, rest = [env.env_state], []
     for did in _episode(env, policy, first, act_keys, shielded):
         states.append(env.env_state)
-        rest.append((did.executed, did.after, did.changed))
-    return Episode(stack(states), *stack(rest))
+        rest.append((did.action, did.executed, did.after, did.changed))
+    return Episode(stack(states), first, *stack(rest))
+
+
+def play_many(
+    env: HostEnv, policy: HostPolicy, keys: Key, steps: int | None = None, shielded: bool = False
+) -> list[Episode]:
+    """One after another."""
+    return [play(env, policy, key, steps, shielded) for key in keys]
 
 
 def _episode(env: HostEnv, policy: HostPolicy, last: TimeStep, keys: Key, shielded: bool) -> Iterator[Step]:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from trident.simulation import host
 from trident.simulation.batch import reset, row, stack
-from trident.simulation.episode import Episode, play
+from trident.simulation.episode import Episode, play, play_many
 from trident.simulation.evaluate import evaluate
 from trident.simulation.host import HostPolicy, Say
 from trident.simulation.step import Policy, scripted
@@ -44,6 +44,7 @@ class Backend(NamedTuple):
     evaluate_seeds: Callable[[Any, PolicyOf, AlgoState, Key, int, bool, Say | None], dict[str, Any]]
     """The same for the policy of each seed's state, with a key each: one row per seed."""
     play: Callable[[Any, Any, Key, int | None, bool], Episode]
+    play_many: Callable[[Any, Any, Key, int | None, bool], list[Episode]]
     resume_note: str | None = None
     """What to know of a run that goes on."""
 
@@ -101,6 +102,7 @@ JAX = Backend(
     evaluate=_evaluate_jax,
     evaluate_seeds=_evaluate_seeds_jax,
     play=play,
+    play_many=play_many,
 )
 
 # --- in a simulator outside it --------------------------------------------------------------------
@@ -123,5 +125,6 @@ HOST = Backend(
     evaluate=host.evaluate,
     evaluate_seeds=_evaluate_seeds_host,
     play=host.play,
+    play_many=host.play_many,
     resume_note="cannot be saved in mid-episode: its episodes start anew",
 )

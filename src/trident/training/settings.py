@@ -24,7 +24,7 @@ from trident.renamed import ALGORITHMS, current
 from trident.run_directory import RUN, read_run, write_json
 from trident.training.names import is_import_string
 from trident.training.registry import default_config, has_algorithm, has_env, make_algorithm, make_env, needs_shield
-from trident.types import Algorithm, AnyEnv, EnvSpec
+from trident.types import Algorithm, AnyEnv, EnvSpec, mode_names
 
 
 def parse_limits(words: list[str]) -> dict[str, float]:
@@ -299,11 +299,6 @@ def setup_of(out: Path, env: str | AnyEnv | None = None, episodes: int | None = 
             raise
         raise TridentError(f"{out} was written by commit {writer} of trident, this is {reader}: {error}") from error
     return setup._replace(spec=dataclasses.replace(setup.spec, name=run["env"])) if env is not None else setup
-
-
-def mode_names(spec: EnvSpec) -> list[str]:
-    given = spec.action.mode_names
-    return [given[m] if m < len(given) else str(m) for m in range(spec.action.num_modes)]
 
 
 def _plain_config(setup: Setup) -> Any:

@@ -13,7 +13,7 @@ from matplotlib.patches import Circle
 from trident.envs.smac.config import SmacConfig
 from trident.envs.smac.engine import Fire
 from trident.envs.smac.env import Smac, SmacState, initial_units
-from trident.envs.smac.render import ALLY, ENEMY, camera
+from trident.envs.smac.scene import ALLY, ENEMY, camera
 
 CONFIG = SmacConfig(map="2s3z")
 

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from trident.types import ActionSpec, EnvSpec, Transition, encode_params
+from trident.types import ActionSpec, EnvSpec, Moments, Transition, encode_params
 
 
-def value_input(roll: Transition) -> Float[Array, "*batch X"]:
+def value_input(roll: Transition | Moments) -> Float[Array, "*batch X"]:
     """A central value sees the global state and what every agent sees."""
     return jnp.concatenate([roll.state, roll.obs.reshape(*roll.obs.shape[:-2], -1)], axis=-1)
 

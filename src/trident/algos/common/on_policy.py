@@ -22,7 +22,7 @@ from trident.maths import hybrid
 from trident.maths.hybrid import HybridDist
 from trident.maths.returns import explained_variance, gae
 from trident.nets import mlp_apply, mlp_init
-from trident.types import BasePolicy, Metrics, PerSignal, Transition
+from trident.types import BasePolicy, Expectation, Metrics, Moments, PerSignal, Transition
 
 
 class Value(NamedTuple):
@@ -76,6 +76,17 @@ def values_init(
 def predict(value: Value, x: Float[Array, "*batch X"]) -> Float[Array, "*batch"]:
     mean, var, _ = value.stats
     return mlp_apply(value.net, x)[..., 0] * jnp.sqrt(var) + mean
+
+
+def expect(values: Values, moments: Moments, discount: float, cost_discount: float) -> Expectation:
+    """What the value networks say, whatever is done."""
+    x = value_input(moments)
+    reward = predict(values.reward, x)[..., None]
+    if values.cost is None:
+        return Expectation({"critics": reward}, jnp.array([discount]))
+    costs = jax.vmap(predict, in_axes=(0, None), out_axes=-1)(values.cost, x)
+    discounts = jnp.array([discount] + [cost_discount] * costs.shape[-1])
+    return Expectation({"critics": jnp.concatenate([reward, costs], axis=-1)}, discounts)
 
 
 def initialise_baseline(values: Values, roll: Transition, discount: float, cost_discount: float) -> Values:

@@ -95,6 +95,7 @@ def make(config: TridentConfig, spec: EnvSpec, physics: Physics | None = None) -
         ),
         update=update,
         annotate=annotate,
+        expect=lambda state, moments: pirc.expect(problem, state.critic, moments),
         prepare=prepare,
         sampled=spec.num_constraints > 0,
         config=config,

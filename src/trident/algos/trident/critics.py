@@ -40,7 +40,7 @@ from trident.physics_value import (
     r2_phys,
     spread,
 )
-from trident.types import ActionSpec, Data, HybridAction, Metrics, PerSignal, Transition, View
+from trident.types import ActionSpec, Data, Expectation, HybridAction, Metrics, Moments, PerSignal, Transition, View
 
 
 class Critics(NamedTuple):
@@ -75,6 +75,15 @@ def residual(critics: Critics, x: Float[Array, "*batch X"]) -> Float[Array, "*ba
         return reward
     cost = jax.vmap(mlp_apply, in_axes=(0, None), out_axes=-1)(critics.cost, x)[..., 0, :]
     return jnp.concatenate([reward, cost], axis=-1)
+
+
+def expect(problem: Problem, state: CriticState, moments: Moments) -> Expectation:
+    """Of the closed form alone, and with what is learned on top."""
+    parts = physics_parts(problem.closed_form, problem.num_signals, moments.state, moments.action)
+    physics = q_phys(state.fit, parts, problem.discounts)
+    x = q_input(moments.state, moments.obs, encode_action(problem.spec.action, *moments.action))
+    values = {"closed form": physics, "critics": physics + state.fit.unit * residual(state.critics, x)}
+    return Expectation(values, problem.discounts)
 
 
 # --- learning -------------------------------------------------------------------------------------

@@ -347,6 +347,12 @@ class Intersection:
             metrics=values,
         )
 
+    def scene(self, states: Any, changed: Any = None) -> Any:
+        """The drawing of an episode's states [T + 1, ...] (NumPy arrays) as plain data (`trident.report.scene`)."""
+        from trident.envs.intersection.scene import scene
+
+        return scene(self.config, states, changed)
+
     def draw(self, where: Any, history: Any, t: int | None = None, changed: Any = None) -> None:
         """Draw a frame onto a matplotlib figure (map and gauges) or axes (map).
 

@@ -158,13 +158,19 @@ class Navigation:
             cost_attribution=touches[:, None],
         )  # fmt: skip
 
-    def draw(self, figure: Any, states: NavState, t: int) -> None:
-        from trident.envs.particle_picture import draw_discs
+    def draw(self, where: Any, states: NavState, t: int) -> None:
+        from trident.report.scene_figure import draw_scene  # matplotlib takes a second to import
+
+        draw_scene(self.scene(states), where, t)
+
+    def scene(self, states: NavState) -> Any:
+        """The drawing of an episode's states [T + 1, ...] (NumPy arrays) as plain data (`trident.report.scene`)."""
+        from trident.envs.particle_picture import disc_scene
 
         c = self.config
-        draw_discs(
-            figure, np.asarray(states.pos[: t + 1]), c.size, half=c.half + 2 * c.size,
-            goals=states.goals[t], obstacles=states.obstacles[t], obstacle_radius=c.size,
+        return disc_scene(
+            states.pos, c.size, half=c.half + 2 * c.size, goals=states.goals, obstacles=states.obstacles,
+            obstacle_radius=c.size,
         )  # fmt: skip
 
 

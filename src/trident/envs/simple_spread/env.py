@@ -163,10 +163,16 @@ class SimpleSpread:
             cost_attribution=overlap.any(axis=1)[:, None],
         )  # fmt: skip
 
-    def draw(self, figure: Any, states: SpreadState, t: int) -> None:
-        from trident.envs.particle_picture import draw_discs
+    def draw(self, where: Any, states: SpreadState, t: int) -> None:
+        from trident.report.scene_figure import draw_scene  # matplotlib takes a second to import
 
-        draw_discs(figure, states.pos[: t + 1], self.config.size, landmarks=states.landmarks[t], half=1.2)
+        draw_scene(self.scene(states), where, t)
+
+    def scene(self, states: SpreadState) -> Any:
+        """The drawing of an episode's states [T + 1, ...] (NumPy arrays) as plain data (`trident.report.scene`)."""
+        from trident.envs.particle_picture import disc_scene
+
+        return disc_scene(states.pos, self.config.size, landmarks=states.landmarks, half=1.2)
 
 
 def observe(s: SpreadState) -> Float[Array, "N O"]:

@@ -376,6 +376,12 @@ class Smac:
         obs, array, mask = self._look(state.units, state.t)
         return reward_and_costs(self.config, before, state)._replace(obs=obs, state=array, mode_mask=mask)
 
+    def scene(self, states: SmacState) -> Any:
+        """The drawing of an episode's states [T + 1, ...] (NumPy arrays) as plain data (`trident.report.scene`)."""
+        from trident.envs.smac.scene import scene
+
+        return scene(self.config, states)
+
     def draw(self, where: Any, states: SmacState, t: int | None = None) -> None:
         """Draw step t of an episode (states with a leading time axis, as NumPy arrays) onto a matplotlib figure."""
         from trident.envs.smac.render import draw  # matplotlib takes a second to import

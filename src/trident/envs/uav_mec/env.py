@@ -367,6 +367,12 @@ class UavMec:
             cost_attribution=cost_attribution,
         )
 
+    def scene(self, states: MecState) -> Any:
+        """The drawing of an episode's states [T + 1, ...] (NumPy arrays) as plain data (`trident.report.scene`)."""
+        from trident.envs.uav_mec.scene import scene
+
+        return scene(self.config, states)
+
     def draw(self, where: Any, history: Any, t: int | None = None) -> None:
         """Draw a frame onto a matplotlib figure (map and gauges) or axes (map).
 

@@ -106,6 +106,9 @@ class SmartsIntersection:
             self._road.close()
         self._road = None
 
+    def scene(self, states: Any, changed: Any = None) -> Any:
+        return self.twin.scene(states, changed)
+
     def draw(self, where: Any, history: Any, t: int | None = None, changed: Any = None) -> None:
         self.twin.draw(where, history, t, changed)
 
