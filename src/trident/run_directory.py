@@ -31,6 +31,8 @@ RUN, RECORDS, RESULT = "run.json", "records.jsonl", "result.json"
 CHECKPOINTS, FIGURES, TENSORBOARD = "checkpoints", "figures", "tensorboard"
 FAULT = "fault-"
 """Begins the name of a report of an unexpected error."""
+STOP = "stop"
+"""A file whose being there asks the run to stop after its round, by whoever cannot reach its process."""
 PARTIAL = ".partial"
 """Ends the name of a file that is being written."""
 
@@ -109,6 +111,18 @@ def alone(out: Path, make: bool = False) -> Iterator[None]:
     finally:
         if directory is not None:
             os.close(directory)
+
+
+def ask_to_stop(out: Path) -> None:
+    (out / STOP).touch()
+
+
+def is_asked_to_stop(out: Path) -> bool:
+    """Whether somebody has asked; hearing it takes the question away."""
+    if not (out / STOP).exists():
+        return False
+    (out / STOP).unlink(missing_ok=True)
+    return True
 
 
 # --- reading --------------------------------------------------------------------------------------

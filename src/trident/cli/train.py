@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,9 +14,15 @@ import tyro
 from trident import api
 from trident.allowed import Name
 from trident.cli.options import parse, wants_help
+from trident.cli.page import REPORT, write_report
+from trident.cli.watch import watched
 from trident.errors import TridentError
 from trident.fields import flatten, spelled_out
 from trident.renamed import ALGORITHMS, CONFIG, current
+from trident.report.progress import progress_for
+from trident.run_directory import check_empty
+from trident.training import session
+from trident.training.interrupt import leaving
 from trident.training.registry import default_config, has_env, make_env
 from trident.training.settings import Settings, make_setup, parse_env_args
 from trident.types import AnyEnv
@@ -50,6 +57,7 @@ what is trained:
 
 what becomes of it:
   --out FOLDER         run directory (runs/ENV-ALGO-TIME)
+  --page               show it in the browser while it trains
   --eval-episodes N    fresh episodes of each seed to evaluate on ({eval_episodes})
   --no-references      do not evaluate the environment's scripted policies
   --no-video           do not make a video of the trained policy
@@ -71,6 +79,8 @@ class TrainOptions:
     """A trial of a few rounds of one seed, with a short evaluation and no video."""
     out: Path | None = None
     """Run directory; default: runs/ENV-ALGO-TIME."""
+    page: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Show the run in the browser while it trains, from a server that only this machine can see."""
     settings: Annotated[Settings, tyro.conf.arg(name="")] = field(default_factory=Settings)
 
 
@@ -87,17 +97,36 @@ def train(argv: list[str]) -> int:
     setup = make_setup(name, options.algo, options.settings, options.config)
     if options.quick:
         print(_left_out(options.settings))
-    return finish(api.start(setup, options.out))
+    with ExitStack() as stack:
+        out = options.out
+        if options.page:
+            out = _shown(stack, out or session.new_folder(setup))
+        return finish(api.start(setup, out))
+
+
+def _shown(stack: ExitStack, out: Path) -> Path:
+    """A server shows the run's folder while the stack is open."""
+    check_empty(out)
+    address = stack.enter_context(watched(out))
+    print(f"the page: {address}" if address else "the page cannot be served; training goes on without it", flush=True)
+    return out
 
 
 def finish(run: api.Run) -> int:
-    """Tell how a run ended; the exit code."""
+    """Tell how a run ended, leave a page of it; the exit code."""
     if run.stopped_by is not None:
         print(f"stopped after round {run.rounds} of {run.setup.rounds}; to go on: trident resume {run.out}")
         return 128 + run.stopped_by
     if run.result is not None:
         print(f"\n{run.table()}")
     print(f"\neverything is in {run.out}")
+    progress = progress_for()
+    with leaving(progress, f"stopped; for the page: trident report {run.out} --html {run.out / REPORT}"):
+        try:
+            page = write_report(run.out / REPORT, [run.out], run.setup.settings.video, progress.doing, run)
+        finally:
+            progress.end()
+    print(f"to look at it, open {page}")
     return 0
 
 

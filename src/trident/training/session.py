@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -31,6 +32,7 @@ from trident.run_directory import (
     TENSORBOARD,
     alone,
     check_empty,
+    is_asked_to_stop,
     read_run,
     write_json,
 )
@@ -231,6 +233,7 @@ class _Journal:
 
 
 def _run(setup: Setup, out: Path, run: dict[str, Any], progress: Progress, fresh: bool) -> Outcome:
+    is_asked_to_stop(out)  # of an earlier process, which did not hear it
     with stopping(progress, out) as stop:
         progress.begin(run)
         try:
@@ -344,6 +347,9 @@ def _rounds(
             _stop_if_all_diverged(journal, record)
         if journal.due():
             journal.save(state, record["round"])
+        if stop.signal is None and is_asked_to_stop(journal.out):
+            stop.signal = signal.SIGINT
+            progress.say("stopping, as the page asked")
     if journal.saved_round != last["round"]:
         journal.save(state, last["round"])
     return state, last

@@ -229,7 +229,7 @@ def _pools(config: SmacConfig, states: Any) -> Plane:
         curve = np.stack([time, share], 1)
         marks.append(Area(np.concatenate([[[time[0], 0.0]], curve, [[time[-1], 0.0]]]), colour, alpha=0.15))
         marks.append(Line(curve, colour, 1.8))
-        shares.append(share)
+        shares.append(share.tolist())
     return Plane(
         frames=[_share_names(*now) for now in zip(*shares, strict=True)],
         view=(0.0, 0.0, max(float(time[-1]), 10.0), 1.03),

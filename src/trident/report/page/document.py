@@ -19,7 +19,7 @@ from trident.run_directory import write_text
 WEB = files("trident.report.page").joinpath("web")
 SCRIPTS = (
     "uplot/uPlot.iife.js", "elements.js", "charts.js", "tables.js", "summary.js", "compare.js", "scene.js", "player.js",
-    "details.js", "app.js",
+    "details.js", "live.js", "app.js",
 )  # fmt: skip
 """In the order in which they need each other."""
 STYLES = ("uplot/uPlot.min.css", "page.css")

@@ -59,7 +59,7 @@
     return T.el("section", {id: "compare"}, T.el("h1", {}, `${content.runs.length} runs`),
       content.groups.map((group) => T.compare(group, follow)),
       others.length ? [T.el("h2", {}, compared.size ? "Others" : "All runs"),
-        T.table({header: ["run", "environment", "algorithm", "verdict", "round"], rows}, (i) => follow(rows[i][0]))] : null);
+        T.table({header: ["run", "environment", "algorithm", "verdict", "round"], rows}, follow)] : null);
   }
 
   function chooser(content) {

@@ -3,9 +3,9 @@
 
 T.compare = function (group, follow) {
   if (group.problem) return T.el("section", {}, T.el("h2", {}, group.env), T.el("div.notice", {}, group.problem));
-  const parts = [T.el("h2", {}, `Side by side: ${group.env}`), T.table(group.table, (i) => follow(group.table.rows[i][0]))];
+  const parts = [T.el("h2", {}, `Side by side: ${group.env}`), T.table(group.table, follow, group.env)];
   if (group.front && group.front.dots.length) parts.push(T.el("div", {style: {marginTop: "14px"}}, T.front(group.front, follow)));
-  const charts = group.charts.map((spec) => T.chart(spec, `compare-${group.env}`));
+  const charts = group.charts.map((spec) => Object.assign(T.chart(spec, `compare-${group.env}`), {key: `${group.env}/${spec.name}`}));
   charts.forEach((chart) => { if (group.charts[0].lines.length > 6) chart.card.classList.add("big"); });
   parts.push(T.el("div.grid.charts", {style: {marginTop: "14px"}}, charts.map((chart) => chart.card)));
   return T.el("section.group", {"data-env": group.env}, parts);

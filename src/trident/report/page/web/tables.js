@@ -17,9 +17,9 @@ T.compareKeys = function (a, b) {
   return typeof a === typeof b ? (a < b ? -1 : a > b ? 1 : 0) : typeof a === "number" ? -1 : 1;
 };
 
-/** `follow(i)`, if given, is what a click on the name of row i does. */
-T.table = function (table, follow) {
-  const order = table.rows.map((_, i) => i);
+/** `follow(name)`, if given, is what a click on the name of a row does. A table with a key can be renewed in place. */
+T.table = function (table, follow, key) {
+  let order = table.rows.map((_, i) => i);
   let sorted = {column: -1, down: false};
   const body = T.el("tbody");
   const heads = table.header.map((name, column) => T.el("th", {scope: "col", class: column ? "" : "text"},
@@ -40,7 +40,7 @@ T.table = function (table, follow) {
     body.replaceChildren(...order.map((i) => T.el("tr", {}, table.rows[i].map((cell, column) => {
       const text = T.cellText(cell);
       if (column === 0) {
-        return T.el("td", {title: text}, follow ? T.el("a", {href: "#run", onclick: () => follow(i)}, text) : text);
+        return T.el("td", {title: text}, follow ? T.el("a", {href: "#run", onclick: () => follow(text)}, text) : text);
       }
       const state = Array.isArray(cell) ? cell[2] : null;
       return T.el("td", {}, cell && cell.state ? T.badge(cell.state) : text, state && state === "over" ? " ✕" : null);
@@ -53,11 +53,17 @@ T.table = function (table, follow) {
     return [head, `| --- ${"| ---: ".repeat(table.header.length - 1)}|`, ...rest].join("\n");
   };
   fill();
-  return T.el("div", {},
+  const whole = T.el("div", {"data-table": key},
     T.el("div.scroll", {tabindex: 0}, T.el("table", {}, table.caption ? T.el("caption", {}, table.caption) : null,
       T.el("thead", {}, T.el("tr", {}, heads)), body)),
     T.el("div.row", {style: {marginTop: "8px"}}, T.copyButton(() => lines("\t").join("\n"), "Copy for a spreadsheet"),
       T.copyButton(markdown, "Copy as Markdown"), table.note ? T.el("span.soft", {}, table.note) : null));
+  whole.renew = (next) => {
+    table = next;
+    order = table.rows.map((_, i) => i);
+    if (sorted.column >= 0) { sorted.down = !sorted.down; sort(sorted.column); } else fill();
+  };
+  return whole;
 };
 
 /** Two columns, a fact in each row. */

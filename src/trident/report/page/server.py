@@ -1,0 +1,190 @@
+"""The page of runs that are still going, from a small server on this machine's own address.
+
+It only reads what runs leave on disk, and when a page asks: nothing watches while nobody looks. A page may ask a run to
+stop: that leaves a word in its directory, which training finds after the round.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hmac
+import json
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from trident.report.page import curves
+from trident.report.page.content import assemble, groups, run_content
+from trident.report.page.document import as_json, document
+from trident.report.page.reading import FEWEST, LINES, MOST, Reading, display_names, find_runs, read_one
+from trident.run_directory import RECORDS, RESULT, RUN, ask_to_stop
+
+HOST = "127.0.0.1"
+PORT = 8420
+FRESH = 90.0
+"""Seconds after its last record in which a run is taken to be training, at least."""
+REST = 20.0
+"""A page may ask again after so many times what the answer took."""
+
+
+class Watch:
+    """What is known of the runs in some places; a run is read again when its files have changed."""
+
+    def __init__(self, places: list[Path]) -> None:
+        self.places, self.token = places, secrets.token_urlsafe(16)
+        self._lock = Lock()
+        self._known: dict[Path, tuple[Any, Reading, dict[str, Any]]] = {}
+        self._groups: tuple[Any, list[dict[str, Any]]] = (None, [])
+        self.took = 0.0
+
+    def content(self) -> dict[str, Any]:
+        with self._lock:
+            began = time.perf_counter()
+            found = self._content()
+            self.took = time.perf_counter() - began
+            return found | {"again": max(1.5, REST * self.took)}
+
+    def _content(self) -> dict[str, Any]:
+        folders = list(dict.fromkeys(run for place in self.places for run in find_runs(place)))
+        names = display_names(folders)
+        most = min(max(LINES // max(len(folders), 1), FEWEST), MOST)
+        detailed, points = len(folders) <= curves.DETAILED, curves.points_for(len(folders))
+        for folder, name in zip(folders, names, strict=True):
+            mark = (_mark(folder), name, detailed, points)
+            if folder not in self._known or self._known[folder][0] != mark:
+                reading = read_one(folder, name, most)
+                self._known[folder] = (mark, reading, run_content(reading, points, detailed))
+        known = [self._known[folder] for folder in folders]
+        marks = [mark for mark, *_ in known]
+        if self._groups[0] != marks:
+            self._groups = marks, groups([reading for _, reading, _ in known], points)
+        whole = assemble([], {}, {}) | {"runs": [_with_life(run, r) for _, r, run in known], "groups": self._groups[1]}
+        return whole
+
+    def stop(self, name: str) -> bool:
+        """Ask the run called so to stop; False if there is none."""
+        with self._lock:
+            for _, reading, _ in self._known.values():
+                if reading.name == name:
+                    ask_to_stop(reading.folder)
+                    return True
+        return False
+
+
+def _mark(folder: Path) -> Any:
+    def of(path: Path) -> Any:
+        try:
+            found = path.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size
+
+    return tuple(of(folder / name) for name in (RUN, RECORDS, RESULT))
+
+
+def _with_life(run: dict[str, Any], reading: Reading) -> dict[str, Any]:
+    """Whether it is training: by how lately it has written, for the clock of rounds alone knows."""
+    status = run.get("status")
+    if status is None or status["state"] != "unfinished":
+        return run
+    last = max((mark[0] for mark in _mark(reading.folder) if mark is not None), default=0) / 1e9
+    pace = status["seconds"] / status["round"] if status["round"] else 60.0
+    alive = time.time() - last < max(FRESH, 5.0 * pace)
+    return run | {"status": status | {"state": "training" if alive else "unfinished"}}
+
+
+# --- the server -----------------------------------------------------------------------------------
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    watch: Watch
+
+    def do_GET(self) -> None:
+        if not self._is_ours():
+            return
+        if self.path == "/":
+            live = {"token": self.watch.token}
+            self._send(200, document(self.watch.content(), live), "text/html; charset=utf-8")
+        elif self.path == "/data":
+            self._send(200, as_json(self.watch.content()), "application/json")
+        else:
+            self._send(404, "there is nothing here", "text/plain")
+
+    def do_POST(self) -> None:
+        if not self._is_ours():
+            return
+        try:
+            size = min(int(self.headers.get("Content-Length") or 0), 10_000)
+            asked = json.loads(self.rfile.read(size))
+            name = asked["run"]
+        except (ValueError, KeyError, TypeError):
+            self._send(400, "which run?", "text/plain")
+            return
+        if self.path != "/stop" or not hmac.compare_digest(self.headers.get("X-Trident", ""), self.watch.token):
+            self._send(403, "only the page may ask that", "text/plain")
+            return
+        try:
+            found = self.watch.stop(str(name))
+        except OSError as error:
+            self._send(500, f"cannot write there: {error.strerror or error}", "text/plain")
+            return
+        self._send(200 if found else 404, "asked" if found else "there is no such run", "text/plain")
+
+    def _is_ours(self) -> bool:
+        """Another site's name that has been made to mean this machine is turned away."""
+        host = (self.headers.get("Host") or "").rpartition(":")[0]
+        if host in (HOST, "localhost"):
+            return True
+        self._send(403, "this server answers to its own name alone", "text/plain")
+        return False
+
+    def _send(self, status: int, text: str, kind: str) -> None:
+        body = text.encode()
+        packed = len(body) > 10_000 and "gzip" in self.headers.get("Accept-Encoding", "")
+        if packed:
+            body = gzip.compress(body, 1)
+        self.send_response(status)
+        for name, value in (
+            ("Content-Type", kind), ("Content-Length", str(len(body))), ("Cache-Control", "no-store"),
+            ("X-Content-Type-Options", "nosniff"), ("X-Frame-Options", "DENY"),
+            *([("Content-Encoding", "gzip")] if packed else []),
+        ):  # fmt: skip
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Silence: the terminal belongs to training."""
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A page that was closed in the middle of an answer is no news."""
+
+
+@contextmanager
+def serving(places: list[Path], port: int | None = None) -> Iterator[tuple[Server, str]]:
+    """A server and its address; without a port, the usual one or, if that is taken, any."""
+    handler = type("Handler", (Handler,), {"watch": Watch(places)})
+    server = _bind(handler, port)
+    try:
+        yield server, f"http://{HOST}:{server.server_port}/"
+    finally:
+        server.server_close()
+
+
+def _bind(handler: Callable[..., BaseHTTPRequestHandler], port: int | None) -> Server:
+    if port is not None:
+        return Server((HOST, port), handler)
+    try:
+        return Server((HOST, PORT), handler)
+    except OSError:
+        return Server((HOST, 0), handler)
