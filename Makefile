@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 
-.PHONY: help setup train test lint types imports pytest test-learning test-smarts test-adapters docs dist lock clean
+.PHONY: help setup train test lint types imports pytest test-learning test-smarts test-adapters test-page docs dist lock clean
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -62,6 +62,19 @@ $(ADAPTERS)/.ready: requirements-adapters.lock pyproject.toml
 test-adapters: $(ADAPTERS)/.ready  ## adapters and loggers with the packages they are for: an environment of its own, minutes
 	$(ADAPTERS)/bin/python -m pytest -m "not slow" tests/adapters tests/report/test_loggers.py
 
+PAGE := .venv-page
+CHROMIUM ?= $(firstword $(wildcard /usr/bin/chromium /usr/bin/chromium-browser /usr/bin/google-chrome))
+
+$(PAGE)/.ready: requirements-page.lock pyproject.toml
+	@test -x $(PAGE)/bin/python || $(PYTHON) -m venv $(PAGE)
+	$(PAGE)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-page.lock
+	$(PAGE)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+test-page: $(PAGE)/.ready  ## the page in headless Chromium (Debian: apt install chromium), a minute or two
+	@test -n "$(CHROMIUM)" || { echo "no Chromium found: install it, or make CHROMIUM=/path/to/it test-page"; exit 2; }
+	TRIDENT_CHROMIUM=$(CHROMIUM) $(PAGE)/bin/python -m pytest -m browser tests/browser
+
 DOCS := .venv-docs
 
 $(DOCS)/.ready: requirements-docs.lock
@@ -77,11 +90,12 @@ dist: $(STAMP)   ## wheel and sdist in dist/
 	rm -rf dist
 	$(BIN)/python -m hatchling build
 
-lock:            ## renew the four requirements*.lock (needs uv)
+lock:            ## renew every requirements*.lock (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --group dev pyproject.toml -o requirements.lock
 	uv pip compile --quiet --python-version 3.11 --generate-hashes --no-header --no-annotate --extra smarts --group smarts pyproject.toml -o requirements-smarts.lock
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --group page pyproject.toml -o requirements-page.lock
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --group docs -o requirements-docs.lock
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --extra pettingzoo --extra suites --extra wandb --extra mlflow --extra trackio --group adapters pyproject.toml -o requirements-adapters.lock
 
 clean:           ## remove the environment and caches (never runs/ or benchmarks/)
-	rm -rf $(VENV) $(SMARTS) $(ADAPTERS) $(DOCS) site dist .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(SMARTS) $(ADAPTERS) $(PAGE) $(DOCS) site dist .ruff_cache .pytest_cache .hypothesis

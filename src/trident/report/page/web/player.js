@@ -3,8 +3,8 @@
 
 T.player = function (run) {
   const replay = run.replay, RANKS = {best: "best", median: "median", worst: "worst"};
-  const state = {episode: replay.episodes.length - 1, t: 0, playing: false, speed: 1, agent: 0, track: 0, beside: true};
-  const views = T.el("div.views"), aside = T.el("aside", {"aria-live": "off"}), events = T.el("canvas", {"aria-hidden": "true"});
+  const state = {episode: replay.episodes.length - 1, t: 0, playing: false, speed: 1, agent: 0, track: 0, beside: innerWidth > 700};
+  const views = T.el("div.views"), legends = T.el("div.legends"), aside = T.el("aside", {"aria-live": "off"}), events = T.el("canvas", {"aria-hidden": "true"});
   const slider = T.el("input", {type: "range", min: 0, value: 0, step: 1, "aria-label": "step"});
   const clock = T.el("span.clock");
   const play = T.el("button.primary", {type: "button", "aria-label": "play", id: "play"}, "▶");
@@ -17,8 +17,8 @@ T.player = function (run) {
   const beside = T.el("button", {type: "button", "aria-pressed": "true", onclick: () => { state.beside = !state.beside; choose(state.episode); }});
   const box = T.el("div.card.player", {tabindex: 0, "aria-label": "episode player: space plays, arrows step"},
     T.el("div.controls", {style: {borderTop: 0, borderBottom: "1px solid var(--line)"}}, T.el("span.soft", {}, "Episode:"), episodes, beside),
-    T.el("div.stage", {}, views, aside),
-    T.el("div.controls", {}, play, button("⏮", "to the start", () => go(0)), button("−1", "one step back", () => go(state.t - 1)),
+    T.el("div.stage", {}, T.el("div", {style: {minWidth: 0}}, views, legends), aside),
+    T.el("div.controls", {}, play, button("|◀", "to the start", () => go(0)), button("−1", "one step back", () => go(state.t - 1)),
       button("+1", "one step on", () => go(state.t + 1)), speeds, T.el("div.timeline", {}, events, slider), clock));
   let shown = [], last = 0, due = 0;
 
@@ -45,7 +45,7 @@ T.player = function (run) {
       const title = T.el("span"), alert = T.el("b", {style: {color: "var(--over)"}}), total = T.el("span.soft");
       const panels = track.scene.panels.map((plane) => ({plane, title: T.el("h4"), canvas: T.el("canvas", {"aria-hidden": "true"})}));
       const legend = T.el("div.legend", {}, track.scene.key.map(([text, mark]) => T.el("span", {}, Object.assign(T.el("canvas"), {mark}), text)));
-      const figure = T.el("figure", {"data-track": track.name}, T.el("figcaption", {}, T.el("b", {}, track.name), title, alert, total), map, k ? null : legend,
+      const figure = T.el("figure", {"data-track": track.name}, T.el("figcaption", {}, T.el("b", {}, track.name), title, alert, total), map,
         T.el("div.panels", {}, panels.map((p) => T.el("div", {}, p.title, p.canvas))));
       map.addEventListener("click", (event) => pick(event, k));
       for (const panel of panels) if (panel.plane.clock.length) {
@@ -55,6 +55,7 @@ T.player = function (run) {
       return {track, figure, map, title, alert, total, panels, legend, theme: null, p: null};
     });
     views.replaceChildren(...shown.map((view) => view.figure));
+    legends.replaceChildren(shown[0].legend);
     retheme();
   }
 
@@ -218,17 +219,17 @@ T.player = function (run) {
   }
 
   function expected(track, t) {
-    const rows = [];
-    if (track.closed_form) replay.signals.forEach((name, j) => {
-      const came = j ? track.cost[t][j - 1] : track.reward[t];
-      rows.push([`${name}, this step`, "closed form", track.closed_form[t][j], came]);
-    });
-    for (const [who, values] of Object.entries(track.expected || {})) replay.signals.slice(0, track.discount.length).forEach((name, j) => {
-      rows.push([`${name}, discounted by ${T.number(track.discount[j])}`, who, values[t][j], track.came[t][j]]);
-    });
-    if (!rows.length) return [];
-    return [head("What was expected, and what came"), T.el("table", {}, T.el("thead", {}, T.el("tr", {}, ["of", "said", "came"].map((h) => T.el("th", {}, h)))),
-      T.el("tbody", {}, rows.map(([name, who, said, came]) => T.el("tr", {}, T.el("td", {style: {whiteSpace: "normal"}}, `${name} (${who})`), T.el("td", {}, T.number(said, 3)), T.el("td", {}, T.number(came, 3))))))];
+    const parts = [];
+    const table = (heads, rows) => T.el("table", {}, T.el("thead", {}, T.el("tr", {}, heads.map((h) => T.el("th", {}, h)))),
+      T.el("tbody", {}, rows.map(([name, ...values]) => T.el("tr", {}, T.el("td", {}, name), values.map((v) => T.el("td", {}, T.number(v, 3)))))));
+    if (track.closed_form) parts.push(head("This step, expected and come true"), table(["", "closed form", "came"],
+      replay.signals.map((name, j) => [name, track.closed_form[t][j], j ? track.cost[t][j - 1] : track.reward[t]])));
+    if (track.expected) {
+      const who = Object.keys(track.expected), names = replay.signals.slice(0, track.discount.length);
+      parts.push(head("From here to the end, discounted"), table(["", ...who, "came"],
+        names.map((name, j) => [`${name} (${T.number(track.discount[j])})`, ...who.map((w) => track.expected[w][t][j]), track.came[t][j]])));
+    }
+    return parts;
   }
 
   function observation(track, t, i) {

@@ -240,7 +240,8 @@ T.scene = {};
       const wide = (p.X(right) - p.X(left)) / count, high = (p.Y(bottom) - p.Y(top)) / rows;
       for (let r = 0; r < rows; r++) for (let k = 0; k < count; k++) {
         c.fillStyle = theme.colour(look.colours[mark[6 + r * count + k]]);
-        c.fillRect(p.X(left) + k * wide, p.Y(top) + r * high, wide + 0.6, high);
+        const from = Math.round(p.X(left) + k * wide), to = Math.round(p.X(left) + (k + 1) * wide);  // no seams, no overlaps
+        c.fillRect(from, p.Y(top) + r * high, to - from, high);
       }
     },
   };

@@ -1,0 +1,45 @@
+"""A real browser, headless; whatever it complains of fails the test that made it."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+sync_api = pytest.importorskip("playwright.sync_api")
+
+CHROMIUM = os.environ.get("TRIDENT_CHROMIUM", "/usr/bin/chromium")
+QUIET = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(chromium):
+    """Opens an address; afterwards nothing may have been logged or asked of anybody else."""
+    contexts, complaints, asked = [], [], []
+
+    def open_(address, width=1280, height=800, scheme="light", wait=True, **more):
+        context = chromium.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, **more)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(address if "://" in str(address) else f"file://{address}")
+        if wait:
+            page.wait_for_selector("main[aria-busy=false]")
+        return page
+
+    open_.complaints, open_.asked = complaints, asked
+    yield open_
+    for context in contexts:
+        context.close()
+    assert complaints == []
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:", "http://127.0.0.1:"))] == []
