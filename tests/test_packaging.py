@@ -45,6 +45,11 @@ def test_the_wheel_has_the_package_and_nothing_else(wheel):
     names = content(wheel)
     assert {"trident/py.typed", "trident/__init__.pyi", "trident/cli/__init__.py"} <= names
     assert {name.split("/")[0] for name in names} == {"trident", f"trident_marl-{VERSION}.dist-info"}
+    page = {
+        f"trident/report/page/web/{name}" for name in ("app.js", "page.css", "uplot/uPlot.iife.js", "uplot/LICENSE")
+    }
+    assert page <= names
+    assert sum(name.endswith("LICENSE") and "dist-info" in name for name in names) == 2
     source = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src").rglob("*.py")}
     assert {name for name in names if name.endswith(".py")} == source
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from support.browser import until
 from support.records import write_run
 
 from trident.report.page.content import page_content
@@ -68,9 +69,8 @@ def test_zoom_by_drag_and_by_keys_and_back(open_page, tmp_path):
     page.mouse.down()
     page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 60, steps=5)
     page.mouse.up()
-    scale = lambda: page.evaluate(  # noqa: E731
-        "() => { const u = [...T.charts].find(c => c.spec && c.spec.name === 'reward').uplot.scales.x; return u.max - u.min; }"
-    )
+    reward = "[...T.charts].find(c => c.spec && c.spec.name === 'reward').uplot.scales.x"
+    scale = lambda: page.evaluate(f"() => {{ const x = {reward}; return x.max - x.min; }}")  # noqa: E731
     whole = 3200 * 19
     assert scale() == pytest.approx(whole / 4, rel=0.1)
     chart.locator(".plot").press("0")
@@ -179,6 +179,6 @@ def test_a_hundred_runs_and_a_million_lines_stay_responsive(open_page, tmp_path)
     began = time.monotonic()
     page.locator("[data-table=uav-mec]").get_by_role("button", name="reward").click()
     page.locator("#chooser").select_option(index=50)
-    page.wait_for_function("document.querySelector('#heading').textContent.includes('run50')")
+    until(page, "document.querySelector('#heading').textContent.includes('run50')")
     assert time.monotonic() - began < 5
     print(f"read and written in {made:.1f} s")

@@ -257,7 +257,9 @@ def test_train_prints_plan_progress_table_and_place(training):
     assert "compiling" in said
     assert "round 10/10" in said
     assert "cost use <= 0.4 rate" in said
-    assert said.rstrip().endswith(f"everything is in {out}")
+    assert f"everything is in {out}\n" in said
+    assert said.rstrip().endswith(f"to look at it, open {out / 'report.html'}")
+    assert '"replay"' in (out / "report.html").read_text() or "application/gzip" in (out / "report.html").read_text()
     assert (out / "records.jsonl").read_text().count("\n") == 10
 
 

@@ -23,7 +23,7 @@ from support import tiny
 from trident.errors import TridentError
 from trident.report import records as recording
 from trident.report.progress import Silent
-from trident.run_directory import alone, read_run, write_json
+from trident.run_directory import alone, ask_to_stop, read_run, write_json
 from trident.training import checkpoint, memory, session
 from trident.training.loop import RunState
 from trident.training.settings import Settings, Setup, make_setup, setup_of
@@ -156,6 +156,17 @@ def test_a_signal_lets_the_round_end_and_handlers_are_put_back(copy, number):
     assert watch.said == ["stopping after this round (once more to quit at once)"]
     assert checkpoint.rounds(copy / "checkpoints") == [6, 4]
     assert signal.getsignal(number) is before
+
+
+def test_a_word_in_its_directory_stops_a_run_as_a_signal_does(whole, copy):
+    ask_to_stop(copy)  # of a process that has ended before it could hear it
+    watch = Watch(6, lambda: ask_to_stop(copy))
+    ended = session.resume(copy, progress=watch)
+    assert (ended.rounds, ended.stopped_by) == (6, signal.SIGINT)
+    assert watch.said == ["stopping, as the page asked"]
+    assert checkpoint.rounds(copy / "checkpoints") == [6, 4]
+    assert not (copy / "stop").exists()
+    assert bits(session.resume(copy).state) == bits(whole.state)
 
 
 def test_a_signal_while_compiling_stops_before_any_round_and_loses_nothing(whole, tmp_path):

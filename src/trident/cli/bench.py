@@ -15,6 +15,7 @@ from trident.bench import fingerprint, speed, speed_page
 from trident.bench.paper import CAMPAIGNS, Campaign
 from trident.bench.table_runner import plan, run_all, usual_jobs
 from trident.cli.options import parse
+from trident.cli.page import REPORT, write_report
 from trident.errors import TridentError
 from trident.report.compare import label, load_runs, references
 from trident.report.figures import draw_comparison, draw_front
@@ -185,6 +186,7 @@ def _table(name: str, argv: list[str]) -> int:
         where = options.figures or out
         if folders:
             _draw(campaign, folders, where / env if several else where)
+    print(write_report(out / REPORT, [folder for folders in done.values() for folder in folders], replay=False))
     return 1 if missing else 0
 
 

@@ -36,7 +36,7 @@ def write_report(
     playable = [r for r in readings if r.readable and (r.folder / CHECKPOINTS).is_dir()] if replay else []
     replays = {}
     for reading in playable if len(playable) <= PLAYED else ():
-        (say or _tell)(f"playing episodes of {reading.name} (--no-replay leaves them out)")
+        (say or _tell)(f"playing episodes of {reading.name}")
         found = play(reading, loaded)
         if found is not None:
             replays[reading.folder] = found

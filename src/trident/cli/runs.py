@@ -131,8 +131,8 @@ class ReportOptions:
     """Run directories."""
     html: Path | None = None
     """Write one page of all of them into this file; it opens in any browser, without a network."""
-    replay: bool = True
-    """Play episodes of the runs for the page, if they are few and have checkpoints."""
+    no_replay: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Do not play episodes for the page (they are for up to four runs with checkpoints)."""
     markdown: tyro.conf.FlagCreatePairsOff[bool] = False
     """Print the table as markdown."""
 
@@ -151,7 +151,7 @@ Examples:
     if not options.runs:
         raise TridentError("which run? for example: trident report runs/my-run")
     if options.html is not None:
-        print(write_report(options.html, options.runs, options.replay))
+        print(write_report(options.html, options.runs, not options.no_replay))
         return 0
     for run in options.runs:
         for path in draw_figures(run):

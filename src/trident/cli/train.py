@@ -107,6 +107,7 @@ def train(argv: list[str]) -> int:
 def _shown(stack: ExitStack, out: Path) -> Path:
     """A server shows the run's folder while the stack is open."""
     check_empty(out)
+    out.mkdir(parents=True, exist_ok=True)
     address = stack.enter_context(watched(out))
     print(f"the page: {address}" if address else "the page cannot be served; training goes on without it", flush=True)
     return out

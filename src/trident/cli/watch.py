@@ -29,8 +29,6 @@ class WatchOptions:
     """Run directories, or folders of them."""
     port: Annotated[int | None, Range(1, 65535)] = None
     """Port on this machine (default: 8420, or any that is free)."""
-    with_parent: tyro.conf.Suppress[tyro.conf.FlagCreatePairsOff[bool]] = False
-    """End when standard input does."""
 
 
 def watch(argv: list[str]) -> int:
@@ -51,9 +49,6 @@ Ctrl-C ends it, and no training. From elsewhere: ssh -L 8420:localhost:8420.
     try:
         with serving(list(options.places), options.port) as (server, address):
             print(address, flush=True)
-            if options.with_parent:
-                os.nice(15)  # training comes first
-                threading.Thread(target=_follow, args=(server.shutdown,), daemon=True).start()
             with suppress(KeyboardInterrupt):
                 server.serve_forever(poll_interval=0.5)
     except (OSError, OverflowError) as error:
@@ -61,19 +56,24 @@ Ctrl-C ends it, and no training. From elsewhere: ssh -L 8420:localhost:8420.
     return 0
 
 
-def _follow(end: object) -> None:
-    """Whoever started this process holds the other end of its standard input, until it is gone."""
-    with suppress(OSError):
-        while sys.stdin.buffer.read(1):
-            pass
-    end()  # pyright: ignore[reportCallIssue]
+def serve_beside(folder: str) -> None:
+    """The server's own process beside a training, which comes first. Whoever started it holds the other end of its
+    standard input, until it is gone."""
+    os.nice(15)
+    with serving([Path(folder)]) as (server, address):
+        print(address, flush=True)
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.5}, daemon=True).start()
+        with suppress(OSError, KeyboardInterrupt):
+            while sys.stdin.buffer.read(1):
+                pass
 
 
 @contextmanager
 def watched(out: Path) -> Iterator[str | None]:
     """A server of its own process, at low priority, beside a training; its address, or None if there is none to be
     had. It ends with the training."""
-    command = [sys.executable, "-m", "trident", "watch", str(out), "--with-parent"]
+    program = "import sys; from trident.cli.watch import serve_beside; serve_beside(sys.argv[1])"
+    command = [sys.executable, "-c", program, str(out)]
     child = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         start_new_session=True,

@@ -102,7 +102,7 @@ def _with_life(run: dict[str, Any], reading: Reading) -> dict[str, Any]:
 
 
 class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+    protocol_version = "HTTP/1.0"  # a connection for each answer: none outlives the server
     watch: Watch
 
     def do_GET(self) -> None:
