@@ -58,9 +58,12 @@ def thin(x: np.ndarray, values: np.ndarray, points: int) -> tuple[np.ndarray, np
 def intervals(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """95 % bootstrap intervals of the means of rows [R, S]; a row's seeds without a value stand aside."""
     draws = np.random.default_rng(0).integers(values.shape[1], size=(RESAMPLES, values.shape[1]))
-    means = np.stack([_mean(values[:, d]) for d in draws])
-    order = np.sort(np.where(np.isfinite(means), means, _mean(values)), axis=0)
-    return order[int(0.025 * RESAMPLES)], order[int(0.975 * RESAMPLES)]
+    weights = (draws[..., None] == np.arange(values.shape[1])).sum(1).T.astype(float)  # [S, resamples]
+    there = np.isfinite(values)
+    sums, counts = np.where(there, values, 0.0) @ weights, there @ weights
+    means = np.where(counts > 0, sums / np.maximum(counts, 1.0), _mean(values)[:, None])
+    order = np.sort(means, axis=1)
+    return order[:, int(0.025 * RESAMPLES)], order[:, int(0.975 * RESAMPLES)]
 
 
 def _mean(values: np.ndarray) -> np.ndarray:
