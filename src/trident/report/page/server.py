@@ -29,7 +29,7 @@ PORT = 8420
 FRESH = 90.0
 """Seconds after its last record in which a run is taken to be training, at least."""
 REST = 50.0
-"""A page may ask again after so many times the computing that the answer took: two per cent of a core, at low priority."""
+"""A page may ask again after so many times the computing that an answer took: two per cent of a core at most."""
 
 
 class Watch:
