@@ -16,7 +16,7 @@ from trident.simulation.step import scripted
 from trident.training import showing
 from trident.training.registry import make_env
 from trident.training.settings import Settings, make_setup
-from trident.types import Expectation, HybridAction
+from trident.types import Expectation, HybridAction, Moments
 
 
 @pytest.fixture(scope="module")
@@ -102,19 +102,29 @@ def test_an_environment_without_a_drawing_has_one(played):
     assert watching.scene_of(env, episode).length == len(episode.steps.reward) + 1
 
 
-@pytest.mark.parametrize("algo", ["trident-scratch", "mappo"])
-def test_a_learners_critics_are_asked(algo):
-    setup = make_setup("probe-chain", algo, Settings())
-    state = setup.algorithm.init(jax.random.key(0))
-    replay = showing.replay(setup, state, True, beside="random")
+@pytest.mark.parametrize(("algo", "voices"), [("trident-scratch", ["closed form", "critics"]), ("mappo", ["critics"])])
+def test_a_learners_critics_are_asked(played, algo, voices):
+    env, _, (episode, *_) = played
+    algorithm = make_setup("probe-chain", algo, Settings()).algorithm
+    before = watching._before(episode)
+    moments = jax.tree.map(jnp.asarray, Moments(before.obs, before.state, episode.action))
+    values, discount = algorithm.expect(algorithm.init(jax.random.key(0)), moments)
+    assert sorted(values) == sorted(voices)
+    for value in values.values():
+        assert value.shape == (len(episode.changed), len(discount))
+        assert np.isfinite(value).all()
+
+
+def test_a_run_is_watched_beside_a_scripted_policy_on_the_same_episodes():
+    setup = make_setup("tiny", "tiny", Settings(), {"lr": 0.1})
+    replay = showing.replay(setup, setup.algorithm.init(jax.random.key(0)), True, beside="random")
+    assert replay["played"] == 12
     own, other = replay["episodes"][-1]["tracks"]
-    assert (own["name"], other["name"]) == (algo, "random")
-    signals = 1 + setup.spec.num_constraints
-    for values in own["expected"].values():
-        assert np.array(values).shape == (own["length"], signals if algo == "trident-scratch" else len(own["discount"]))
-    assert "critics" in own["expected"]
-    assert "expected" not in other
-    assert len(json.dumps(replay)) > 1000
+    assert (own["name"], other["name"]) == ("tiny", "random")
+    assert own["obs"][0] == other["obs"][0]  # they start alike
+    assert "chance" in own
+    assert "chance" not in other
+    json.dumps(replay, allow_nan=False)
 
 
 # --- what a page can hold -------------------------------------------------------------------------
