@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 
 import jax
@@ -43,9 +44,9 @@ def test_the_best_the_median_and_the_worst_by_violations(played):
     assert watching.choose(env.spec, many[:1]) == [("best", 0)]
 
 
-def test_a_track_says_what_was_played(played):
+def test_a_track_says_what_was_played(played, told):
     env, _, (episode, *_) = played
-    track = json.loads(json.dumps(watching.track(env, env.spec, "random", episode)))
+    track = json.loads(json.dumps(told[0]))
     assert track["length"] == len(episode.steps.reward)
     np.testing.assert_allclose(track["reward"], episode.steps.reward, rtol=1e-3)
     np.testing.assert_allclose(track["cost"], episode.steps.cost, rtol=1e-3, atol=1e-6)
@@ -56,9 +57,9 @@ def test_a_track_says_what_was_played(played):
     assert [[v is not None for v in row] for row in track["param"][0]] == used.tolist()
 
 
-def test_the_closed_form_of_an_agent_is_what_its_nominal_action_would_lack(played):
+def test_the_closed_form_of_an_agent_is_what_its_nominal_action_would_lack(played, told):
     env, _, (episode, *_) = played
-    track = watching.track(env, env.spec, "random", episode)
+    track = told[0]
     first, action = jnp.asarray(episode.first.state), jax.tree.map(lambda x: jnp.asarray(x[0]), episode.action)
     whole, nominal = env.physics.signals(first, action), env.physics.nominal(first)
     np.testing.assert_allclose(track["closed_form"][0], whole, rtol=1e-3, atol=1e-6)
@@ -77,7 +78,7 @@ def test_draws_tell_how_sure_a_policy_is(played):
         return HybridAction(mode, 0.5 + 0.1 * jax.random.normal(key, (n, p)))
 
     alike = episode._replace(intended=episode.intended._replace(mode=np.zeros_like(episode.intended.mode)))
-    found = watching._draws(spec, act, watching._before(alike), alike)
+    found = watching._draws(spec, watching.questions(env, act), watching._before(alike), alike)
     chance = np.array(found["chance"])
     assert chance[..., 0].mean() == pytest.approx(0.75, abs=0.05)
     np.testing.assert_allclose(chance.sum(-1), 1.0, atol=1e-2)
@@ -89,7 +90,7 @@ def test_what_came_is_the_discounted_sum_to_the_end(played):
     env, _, (episode, *_) = played
     discount = jnp.array([0.5, *([0.0] * env.spec.num_constraints)])
     expect = lambda moments: Expectation({"critics": jnp.zeros((len(moments.state), len(discount)))}, discount)  # noqa: E731
-    track = watching.track(env, env.spec, "random", episode, expect=expect)
+    track = watching.track(env, env.spec, "random", episode, watching.questions(env, expect=expect))
     reward = np.asarray(episode.steps.reward, float)
     by_hand = sum(0.5**k * r for k, r in enumerate(reward))
     assert track["came"][0][0] == pytest.approx(by_hand, rel=1e-3, abs=1e-5)
@@ -104,7 +105,7 @@ def test_an_environment_without_a_drawing_has_one(played):
 
 @pytest.mark.parametrize(("algo", "voices"), [("trident-scratch", ["closed form", "critics"]), ("mappo", ["critics"])])
 def test_a_learners_critics_are_asked(played, algo, voices):
-    env, _, (episode, *_) = played
+    _, _, (episode, *_) = played
     algorithm = make_setup("probe-chain", algo, Settings()).algorithm
     before = watching._before(episode)
     moments = jax.tree.map(jnp.asarray, Moments(before.obs, before.state, episode.action))
@@ -130,23 +131,27 @@ def test_a_run_is_watched_beside_a_scripted_policy_on_the_same_episodes():
 # --- what a page can hold -------------------------------------------------------------------------
 
 
-def content(played):
+@pytest.fixture(scope="module")
+def told(played):
     env, _, many = played
-    tracks = lambda e: [watching.track(env, env.spec, name, e) for name in ("own", "other")]  # noqa: E731
-    episodes = [
-        {"rank": rank, "number": 1, "tracks": tracks(e)}
-        for rank, e in zip(("best", "median", "worst"), many, strict=False)
-    ]
+    ask = watching.questions(env)
+    return [watching.track(env, env.spec, "own", episode, ask) for episode in many]
+
+
+def content(played, told):
+    env, _, _ = played
+    tracks = lambda i: [copy.deepcopy(told[i]), copy.deepcopy(told[i])]  # noqa: E731
+    episodes = [{"rank": rank, "number": 1, "tracks": tracks(i)} for i, rank in enumerate(("best", "median", "worst"))]
     return watching.about(env, env.spec) | {"played": 4, "episodes": episodes}
 
 
-def test_what_does_not_fit_is_left_out_in_order_and_said(played):
-    whole = content(played)
-    assert showing.fitted(content(played), 10**9)["left_out"] == []
-    less = showing.fitted(content(played), showing.size(whole) - 1)
+def test_what_does_not_fit_is_left_out_in_order_and_said(played, told):
+    whole = content(played, told)
+    assert showing.fitted(content(played, told), 10**9)["left_out"] == []
+    less = showing.fitted(content(played, told), showing.size(whole) - 1)
     assert less["left_out"] == ["observations"]
     assert "obs" not in less["episodes"][0]["tracks"][0]
-    least = showing.fitted(content(played), 10)
+    least = showing.fitted(content(played, told), 10)
     assert [e["rank"] for e in least["episodes"]] == ["worst"]
     (track,) = least["episodes"][0]["tracks"]
     assert len(track["reward"]) == track["length"] == len(track["mode"])

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
 from trident.report.default_scene import default_scene
 from trident.report.scene import Scene, packed
@@ -98,12 +97,32 @@ def about(env: System, spec: EnvSpec) -> Plain:
     }  # fmt: skip
 
 
-def track(
-    env: System, spec: EnvSpec, name: str, episode: Episode, act: Act | None = None, expect: Expect | None = None
-) -> Plain:
-    """One policy's episode. `act` draws from a learned policy, `expect` asks its critics."""
+class Questions(NamedTuple):
+    """What can be asked of an environment and a policy about many situations at once: compiled once for all episodes,
+    which are filled up to one length."""
+
+    length: int
+    closed_form: Callable[[Any, HybridAction], Any] | None
+    draw: Callable[[View, Any], HybridAction] | None
+    expect: Callable[[Moments], Expectation] | None
+
+
+def questions(
+    env: System, act: Act | None = None, expect: Expect | None = None, length: int | None = None
+) -> Questions:
+    """`act` draws from a learned policy, `expect` asks its critics."""
+    return Questions(
+        env.spec.horizon if length is None else length,
+        None if env.physics is None else jax.jit(_closed_form_of(env.physics)),
+        None if act is None else jax.jit(jax.vmap(jax.vmap(act, in_axes=(None, 0)))),
+        None if expect is None else jax.jit(expect),
+    )
+
+
+def track(env: System, spec: EnvSpec, name: str, episode: Episode, ask: Questions | None = None) -> Plain:
+    """One policy's episode, with the answers to what can be asked."""
     out, changed = episode.steps, np.asarray(episode.changed, bool)
-    before = _before(episode)
+    before, ask = _before(episode), ask or questions(env)
     executed = _shown_params(spec, episode.action)
     whole: Plain = {
         "name": name, "scene": packed(scene_of(env, episode)), "length": len(changed),
@@ -117,13 +136,7 @@ def track(
     if out.cost_attribution is not None and spec.num_constraints:
         whole["caused"] = np.asarray(out.cost_attribution, bool).tolist()
     moments = Moments(before.obs, before.state, episode.action)
-    if env.physics is not None:
-        whole |= _closed_form(env.physics, moments)
-    if act is not None:
-        whole |= _draws(spec, act, before, episode)
-    if expect is not None:
-        whole |= _expected(expect, moments, episode)
-    return whole
+    return whole | _closed_form(ask, moments) | _draws(spec, ask, before, episode) | _expected(ask, moments, episode)
 
 
 def _before(episode: Episode) -> TimeStep:
@@ -134,49 +147,64 @@ def _before(episode: Episode) -> TimeStep:
     return steps._replace(**parts)
 
 
-def _closed_form(physics: Physics, moments: Moments) -> Plain:
+def _filled(tree: Any, length: int) -> Any:
+    """Rows up to `length`: the last one again and again."""
+    return jax.tree.map(lambda x: jnp.asarray(x)[np.minimum(np.arange(length), len(x) - 1)], tree)
+
+
+def _closed_form_of(physics: Physics) -> Callable[[Any, HybridAction], Any]:
     """Reward and costs of every step as the closed form has them; and what each agent's action adds to them, beside its
     nominal one."""
 
-    def one(state: Array, action: HybridAction) -> Any:
+    def one(state: Any, action: HybridAction) -> Any:
         whole, nominal = physics.signals(state, action), physics.nominal(state)
 
-        def without(i: Any) -> Array:
+        def without(i: Any) -> Any:
             mine = jnp.arange(action.mode.shape[0]) == i
             mode = jnp.where(mine, nominal.mode, action.mode)
             return physics.signals(state, HybridAction(mode, jnp.where(mine[:, None], nominal.params, action.params)))
 
         return whole, whole - jax.lax.map(without, jnp.arange(action.mode.shape[0]))
 
-    state, action = jax.tree.map(jnp.asarray, (moments.state, moments.action))
-    whole, share = jax.device_get(jax.jit(lambda s, a: jax.lax.map(lambda x: one(*x), (s, a)))(state, action))
-    return {"closed_form": _rounded(whole), "share": _rounded(share)}
+    return lambda state, action: jax.lax.map(lambda x: one(*x), (state, action))
 
 
-def _draws(spec: EnvSpec, act: Act, before: TimeStep, episode: Episode) -> Plain:
+def _closed_form(ask: Questions, moments: Moments) -> Plain:
+    if ask.closed_form is None:
+        return {}
+    count, rows = len(moments.state), _filled(moments, ask.length)
+    whole, share = jax.device_get(ask.closed_form(rows.state, rows.action))
+    return {"closed_form": _rounded(whole[:count]), "share": _rounded(share[:count])}
+
+
+def _draws(spec: EnvSpec, ask: Questions, before: TimeStep, episode: Episode) -> Plain:
     """How often each mode is drawn in every situation, and mean and spread of the parameters of the mode that was."""
-    keys = jax.random.split(jax.random.key(0), (len(episode.changed), DRAWS))
-    many = jax.vmap(jax.vmap(act, in_axes=(None, 0)))
-    drawn = jax.device_get(jax.jit(many)(jax.tree.map(jnp.asarray, before.view), keys))
-    mode, params = np.asarray(drawn.mode), np.asarray(drawn.params, float)  # [T, D, N], [T, D, N, P]
+    if ask.draw is None:
+        return {}
+    count = len(episode.changed)
+    keys = jax.random.split(jax.random.key(0), (ask.length, DRAWS))
+    drawn = jax.device_get(ask.draw(_filled(before.view, ask.length), keys))
+    mode, params = np.asarray(drawn.mode)[:count], np.asarray(drawn.params, float)[:count]  # [T, D, N], [T, D, N, P]
     chance = np.stack([(mode == m).mean(1) for m in range(spec.action.num_modes)], axis=-1)
     same = (mode == np.asarray(episode.intended.mode)[:, None])[..., None]
-    count = np.maximum(same.sum(1), 1)
-    mean = np.where(same, params, 0.0).sum(1) / count
-    spread = np.sqrt(np.where(same, (params - mean[:, None]) ** 2, 0.0).sum(1) / count)
+    found = np.maximum(same.sum(1), 1)
+    mean = np.where(same, params, 0.0).sum(1) / found
+    spread = np.sqrt(np.where(same, (params - mean[:, None]) ** 2, 0.0).sum(1) / found)
     return {"chance": _rounded(chance, 3), "mean": _rounded(mean), "spread": _rounded(spread, 3), "draws": DRAWS}
 
 
-def _expected(expect: Expect, moments: Moments, episode: Episode) -> Plain:
+def _expected(ask: Questions, moments: Moments, episode: Episode) -> Plain:
     """What critics and closed form expected from each step on, and what came; an episode that was cut off by the clock
     is counted to its end."""
-    found = jax.device_get(jax.jit(expect)(jax.tree.map(jnp.asarray, moments)))
-    count = found.discount.shape[0]
+    if ask.expect is None:
+        return {}
+    found = jax.device_get(ask.expect(_filled(moments, ask.length)))
+    count, steps = found.discount.shape[0], len(episode.changed)
     signals = np.concatenate([np.asarray(episode.steps.reward)[:, None], np.asarray(episode.steps.cost)], 1)[:, :count]
     came, total = np.zeros_like(signals), np.zeros(count)
     for t in reversed(range(len(signals))):
         came[t] = total = signals[t] + np.asarray(found.discount) * total
-    return {"expected": {name: _rounded(v) for name, v in found.values.items()}, "came": _rounded(came),
+    return {"expected": {name: _rounded(v[:steps]) for name, v in found.values.items()}, "came": _rounded(came),
             "discount": _rounded(found.discount)}  # fmt: skip
 
 

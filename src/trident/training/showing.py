@@ -43,9 +43,13 @@ def replay(setup: Setup, state: AlgoState, deterministic: bool, beside: str | No
     if beside is not None:
         chosen = keys[jnp.array([i for _, i in picked])]
         others = backend.play_many(env, backend.scripted(env, beside), chosen, None, shielded)
+    length = max(len(e.changed) for e in [*mine, *others] if e is not None)
+    ask, plain = watching.questions(env, act, expect, length), watching.questions(env, length=length)
+    if env.physics is not None:
+        plain = plain._replace(closed_form=ask.closed_form)
     for (rank, i), other in zip(picked, others, strict=True):
-        tracks = [watching.track(env, spec, algorithm.name, mine[i], act, expect)]
-        tracks += [watching.track(env, spec, beside, other)] if other is not None and beside is not None else []
+        tracks = [watching.track(env, spec, algorithm.name, mine[i], ask)]
+        tracks += [watching.track(env, spec, beside, other, plain)] if other is not None and beside is not None else []
         episodes.append({"rank": rank, "number": i + 1, "tracks": tracks})
     about = watching.about(env, spec)
     return fitted(about | {"played": count, "shielded": shielded, "episodes": episodes}, MOST_BYTES)
