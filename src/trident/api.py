@@ -282,7 +282,7 @@ class Run:
         """Episodes of the first good seed's policy as plain data, for the page; `beside`: a scripted policy on the
         same."""
         session.enable_compilation_cache()
-        state = jax.tree.map(lambda x: x[self._row(None)], self.state.algo)
+        state = jax.tree.map(lambda x: x[self.row()], self.state.algo)
         return showing.replay(self.setup, state, not self.setup.algorithm.sampled, beside, seed)
 
     def render(self, folder: Path | None = None, steps: int | None = None, seed: int = 0) -> list[Path]:

@@ -51,3 +51,10 @@ def test_what_has_no_name_has_no_command():
     run = read_run(BENCHMARKS / "uav-mec" / "trident")
     assert command_of(run | {"env": "my-own"}) is None
     assert command_of(run | {"algo": "my-own"}) is None
+
+
+def test_no_module_is_imported_because_a_record_names_it(tmp_path, monkeypatch):
+    (tmp_path / "nasty.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    run = read_run(BENCHMARKS / "uav-mec" / "trident")
+    assert command_of(run | {"env": "nasty:Env"}) is None

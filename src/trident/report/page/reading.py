@@ -11,7 +11,7 @@ from typing import Any
 
 from trident.errors import TridentError
 from trident.renamed import modern_record
-from trident.report.records import Record, is_trained
+from trident.report.records import Record, is_trained, proved
 from trident.run_directory import RECORDS, RESULT, RUN, read_result, read_run
 
 LINES = 100_000
@@ -107,6 +107,13 @@ def read_records(path: Path, most: int = MOST) -> tuple[list[Record], int, str |
     last = len(lines) - 1
     every = -(-max(last, 1) // most)
     rows: list[Record] = []
+    if every == 1:  # short enough to be proved line by line
+        try:
+            for line in proved(path):
+                rows.append(modern_record(line.record))
+        except TridentError as error:
+            return rows, 1, f"{error}; what is shown ends before it"
+        return rows, 1, None
     for i in sorted({*range(0, last, every), last - 1, last}):
         if i < 0 or not lines[i].strip():
             continue
