@@ -108,16 +108,17 @@ def test_a_table_can_be_copied(open_page, tmp_path):
 
 
 def test_names_are_text_whatever_they_say(open_page, tmp_path):
-    folders = [write_run(tmp_path / name, algo=NASTY, env=NASTY) for name in ("one", "two")]
+    folders = [write_run(tmp_path / name) for name in (NASTY.replace("/", "\\"), "two")]
     content = page_content(folders)
+    assert content["runs"][0]["name"].startswith("<script>")
     for run in content["runs"]:
-        run["name"] = NASTY + run["name"]
-        run["problems"] = [NASTY]
+        run |= {"title": f"{NASTY} on {NASTY}", "env": NASTY, "algo": NASTY, "problems": [NASTY]}
     content["groups"][0]["table"]["rows"][0][0] = NASTY
     page = open_page(write_page(tmp_path / "report.html", content))
     assert page.evaluate("window.hacked") is None
     assert page.locator("#heading h1").inner_text() == f"{NASTY} on {NASTY}"
     assert page.locator("main img, main script").count() == 0
+    assert page.title() == "2 runs"
 
 
 def test_the_policy_of_the_page_stops_scripts_that_get_in(open_page, tmp_path):

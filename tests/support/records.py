@@ -34,6 +34,7 @@ def write_run(
         "rounds": rounds, "steps_per_round": 3200, "horizon": 200, "agents": 4, "modes": ["local", "fog1"],
         "constraints": CONSTRAINTS, "metrics": METRICS, "scripted": ["random"], "versions": {"trident": "0.1.0"},
         "host": {"cores": 2, "device": "cpu"}, "commit": "c0ffee",
+        "identity": {"env": env, "algo": algo, "seeds": list(range(seeds))},
     }  # fmt: skip
     (folder / "run.json").write_text(json.dumps(run))
     rows = [record(i, costs, seeds) for i in range(1, (rounds if done is None else done) + 1)]

@@ -36,9 +36,8 @@ def test_the_page_asks_for_nothing(tmp_path):
 
 
 def test_names_cannot_leave_their_data(tmp_path):
-    folder = write_run(tmp_path / "run", algo=NASTY, env=NASTY)
-    content = page_content([folder])
-    content["runs"][0]["name"] = NASTY
+    content = page_content([write_run(tmp_path / "run")])
+    content["runs"][0] |= {"name": NASTY, "title": NASTY, "problems": [NASTY]}
     page = document(content)
     assert NASTY not in page
     assert page.count("<script") == len(SCRIPTS) + 1

@@ -71,11 +71,11 @@ def read_all(folders: list[Path]) -> list[Reading]:
 
 def read_one(folder: Path, name: str, most: int = MOST) -> Reading:
     reading = Reading(folder, name)
-    run = _attempt(reading, RUN, lambda: _checked_run(read_run(folder)))
+    run = _attempt(reading, RUN, lambda: _whole(read_run(folder)))
     if run is None:
         return reading
     reading.run = run
-    reading.result = _attempt(reading, RESULT, lambda: _checked_result(read_result(folder), folder))
+    reading.result = _attempt(reading, RESULT, lambda: _numbers(read_result(folder)))
     try:
         rows, reading.every, problem = read_records(folder / RECORDS, most)
     except OSError as error:
@@ -182,49 +182,18 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-# --- files of strangers ---------------------------------------------------------------------------
-
-TEXTS, NUMBERS = ("env", "algo"), ("rounds", "steps_per_round", "horizon", "agents")
+# --- as the page wants it -------------------------------------------------------------------------
 
 
-def _checked_run(run: dict[str, Any]) -> dict[str, Any]:
-    """With everything that the page reads, each of its kind; or a TridentError that names what is not."""
-    run = {"metrics": [], "modes": [], "scripted": [], "versions": {}, "host": {}, "commit": None, "config": {}} | run
-    wrong = [name for name in TEXTS if not isinstance(run.get(name), str)]
-    wrong += [name for name in NUMBERS if not _is_number(run.get(name))]
-    wrong += [name for name in ("settings", "versions", "host") if not isinstance(run.get(name), dict)]
-    wrong += [name for name in ("modes", "scripted") if not _are(run[name], str)]
-    wrong += (
-        [] if _are(run.get("constraints"), dict) and all(map(_is_constraint, run["constraints"])) else ["constraints"]
-    )
-    wrong += (
-        []
-        if _are(run["metrics"], dict) and all(isinstance(m.get("name"), str) for m in run["metrics"])
-        else ["metrics"]
-    )
-    if not wrong and not isinstance(run["settings"].get("seeds"), list):
-        wrong.append("settings.seeds")
-    if wrong:
-        raise TridentError(f"{RUN} is damaged: {', '.join(wrong)} cannot be read")
-    run["constraints"] = [{"unit": "", "help": ""} | c for c in run["constraints"]]
-    run["metrics"] = [{"better": "neither", "unit": "", "per": None, "help": ""} | m for m in run["metrics"]]
-    return run
+def _whole(run: dict[str, Any]) -> dict[str, Any]:
+    """With what may be missing in a record."""
+    return run | {"constraints": [{"unit": "", "help": ""} | c for c in run["constraints"]],
+                  "metrics": [{"help": ""} | m for m in run["metrics"]]}  # fmt: skip
 
 
-def _are(values: Any, kind: type) -> bool:
-    return isinstance(values, list) and all(isinstance(v, kind) for v in values)
-
-
-def _is_constraint(value: dict[str, Any]) -> bool:
-    return isinstance(value.get("name"), str) and _is_number(value.get("limit"))
-
-
-def _checked_result(result: dict[str, Any] | None, folder: Path) -> dict[str, Any] | None:
+def _numbers(result: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Without values that were not finite."""
     if result is None:
         return None
-    result = {"episodes": 0, "deterministic": False, "shielded": False, "seeds": [], "diverged": {}} | result
-    policies = result.get("policies")
-    if not isinstance(policies, dict) or not all(_are(seeds, dict) for seeds in policies.values()):
-        raise TridentError(f"{folder / 'result.json'} is damaged: its policies cannot be read")
-    clean = lambda seed: {k: float(v) for k, v in seed.items() if _is_number(v)}  # noqa: E731
-    return result | {"policies": {name: [clean(s) for s in seeds] for name, seeds in policies.items()}}
+    known = lambda seed: {k: float(v) for k, v in seed.items() if v is not None}  # noqa: E731
+    return result | {"policies": {name: [known(s) for s in seeds] for name, seeds in result["policies"].items()}}
