@@ -18,7 +18,7 @@ from trident.physics import braking
 from trident.report.palette import INK, LIMIT, QUIET, SAFE, SERIES, agent_name
 from trident.report.scene import Area, Dot, Key, Label, Line, Mark, Plane, Scene, rectangle
 
-ROAD, GRASS, LINE, KERB, CENTRE = "#d9dde2", "#eef3ea", "#ffffff", "#b8c0c8", "#e6a100"
+ROAD, GRASS, LINE, KERB, CENTRE = "#d9dde2", "#eef3ea", "#fefefe", "#b8c0c8", "#e6a100"
 NIGHT = {ROAD: "#3a434d", GRASS: "#1c2a20", LINE: "#aab4be", KERB: "#57626d"}
 ROUTES = (SERIES[0], SERIES[4], SERIES[1])
 ROUTE_NAMES = ("turns left", "goes straight", "turns right")

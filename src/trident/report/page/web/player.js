@@ -55,6 +55,8 @@ T.player = function (run) {
       return {track, figure, map, title, alert, total, panels, legend, theme: null, p: null};
     });
     views.replaceChildren(...shown.map((view) => view.figure));
+    const scene = shown[0].track.scene, own = scene.paper.toLowerCase() !== "#ffffff";  // its signs are made for its paper
+    Object.assign(shown[0].legend.style, own ? {background: scene.paper, color: scene.ink, padding: "7px 11px", borderRadius: "8px"} : {});
     legends.replaceChildren(shown[0].legend);
     retheme();
   }

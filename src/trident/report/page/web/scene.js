@@ -85,7 +85,8 @@ T.scene = {};
     c.strokeStyle = c.fillStyle = colour; c.lineWidth = 3;
     c.beginPath(); c.moveTo(left, height - 10); c.lineTo(left + length * p.sx, height - 10); c.stroke();
     c.font = "12px system-ui"; c.textAlign = "center"; c.textBaseline = "bottom";
-    c.fillText(`${T.number(length)} ${plane.unit}`, left + length * p.sx / 2, height - 14);
+    const text = `${T.number(length)} ${plane.unit}`, half = Math.max(c.measureText(text).width, length * p.sx) / 2;
+    c.fillText(text, left + half, height - 14);
   }
 
   /** A panel over time shows all of it faintly, what has been clearly, and where the step is. */
