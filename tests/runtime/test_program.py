@@ -12,7 +12,7 @@ import pytest
 from trident.errors import TridentError
 from trident.export import functions
 from trident.export.tracing import trace
-from trident.runtime import tensors, threefry
+from trident.runtime import operations, tensors, threefry
 from trident.runtime.program import Program
 from trident.training.registry import make_algorithm, make_env
 
@@ -126,6 +126,15 @@ def test_whole_policies_decide_as_in_jax(env, algo, deterministic):
     assert np.array_equal(ours["mode"], theirs["mode"])
     width = (spec.action.high - spec.action.low).max(1)
     assert (np.abs(ours["params"] - theirs["params"]) / np.maximum(width, 1.0)).max() < 1e-4
+
+
+def test_products_of_many_rows_are_taken_few_at_a_time():
+    rng = np.random.default_rng(0)
+    weights = jnp.asarray(rng.normal(size=(130, 120)), jnp.float32)
+    x = rng.normal(size=(2, 50, 130)).astype(np.float32)
+    ours, theirs = both(lambda w, x: {"y": x @ w}, weights, x=x)
+    assert 4 * operations.ONE_THREAD < 100 * 130 * 120
+    assert np.allclose(ours["y"], theirs["y"], atol=1e-4)
 
 
 def test_what_does_not_depend_on_the_inputs_is_worked_out_once():
