@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 
-.PHONY: help setup train test lint types imports pytest test-learning test-smarts test-adapters test-page docs dist lock clean
+.PHONY: help setup train test lint types imports pytest test-learning fuzz soak test-smarts test-adapters test-page docs dist lock clean
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -38,6 +38,16 @@ pytest: $(STAMP)  ## fast tests, in a process per core (they spend their time in
 
 test-learning: $(STAMP)  ## the long tests: minutes of training each
 	$(BIN)/python -m pytest -m "learning or slow"
+
+SCALE ?= 1
+MINUTES ?= 120
+SOAK ?= runs/soak
+
+fuzz: $(STAMP)   ## attack it: command lines, files, environments, kills, full disks; counts into docs/reliability.md (SCALE=0.1: minutes)
+	$(BIN)/python tests/fuzz/run.py --scale $(SCALE) --record benchmarks/reliability/record.json --docs docs/reliability.md
+
+soak: $(STAMP)   ## one run killed, starved and resumed for MINUTES=120; goes on in SOAK=runs/soak
+	$(BIN)/python tests/fuzz/run.py --soak $(MINUTES) --out $(SOAK)
 
 SMARTS := .venv-smarts
 

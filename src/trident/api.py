@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from trident.allowed import Range, Seed, check_value
 from trident.errors import TridentError
 from trident.fields import check_name
 from trident.report import records as recording
@@ -64,15 +65,39 @@ def train(
     given = {
         "episodes": episodes,
         "seeds": tuple(seeds) if isinstance(seeds, Sequence) else seeds,
-        "limit": None if limits is None else dict(limits),
-        "env_arg": None if env_args is None else dict(env_args),
+        "limit": _mapping("limits", limits),
+        "env_arg": _mapping("env_args", env_args),
     }
     options = replace(Settings(), **{k: v for k, v in given.items() if v is not None}, **settings)
     if options.env_arg and not isinstance(env, str):
         raise TridentError("env_args are for an environment that is made by its name, not for one that is there")
-    name = add_algorithm(algo) if isinstance(algo, Preset) else algo or default_algorithm()
+    _check_place(out, progress)
+    name = add_algorithm(algo) if isinstance(algo, Preset) else default_algorithm() if algo is None else algo
     setup = make_setup(env, name, options, config)
     return start(setup, out, progress)
+
+
+def _mapping(name: str, value: Any) -> dict[Any, Any] | None:
+    if value is not None and not isinstance(value, Mapping):
+        raise TridentError(f"{name} must be a mapping from names to values, not {value!r}")
+    return None if value is None else dict(value)
+
+
+def _check_place(out: Any, progress: Any) -> None:
+    if not (out is None or (isinstance(out, str | Path) and str(out) and str(out).isprintable())):
+        raise TridentError(f"out must be the path of a folder, not {out!r}")
+    if progress is not None and not all(
+        callable(getattr(progress, name, None)) for name in vars(Silent) if "_" not in name
+    ):
+        raise TridentError(
+            f"progress must have the methods of trident.report.progress.Progress, which {progress!r} lacks"
+        )
+
+
+def _folder(run: Any) -> Path:
+    if not isinstance(run, str | Path):
+        raise TridentError(f"a run is named by the path of its folder, not by {run!r}")
+    return Path(run)
 
 
 def start(setup: Setup, out: str | Path | None = None, progress: Progress | None = None) -> Run:
@@ -94,7 +119,10 @@ def resume(
     if algo is not None:
         add_algorithm(algo)
     progress = progress or progress_for()
-    return _finish(session.resume(Path(run), env, episodes, progress, trust), progress)
+    _check_place(None, progress)
+    if episodes is not None:
+        episodes = check_value("episodes", Annotated[int, Range(1, 10**12)], episodes)
+    return _finish(session.resume(_folder(run), env, episodes, progress, trust), progress)
 
 
 def load(run: str | Path, env: AnyEnv | None = None, algo: Preset | None = None, trust: bool = False) -> Run:
@@ -102,7 +130,7 @@ def load(run: str | Path, env: AnyEnv | None = None, algo: Preset | None = None,
     from the module that the run names, which is to run its code."""
     if algo is not None:
         add_algorithm(algo)
-    folder = Path(run)
+    folder = _folder(run)
     setup = setup_of(folder, env, trust=trust)
     state, rounds, notes = session.load_state(setup, folder)
     return Run(setup, folder, state, rounds, None, tuple(notes))
@@ -113,7 +141,7 @@ def compare(
 ) -> str:
     """A table of finished runs on one environment, its scripted policies first; `figure`: draw their curves there.
     Runs with different cost specifications are refused unless `mixed`."""
-    folders = [run.out if isinstance(run, Run) else Path(run) for run in runs]
+    folders = [run.out if isinstance(run, Run) else _folder(run) for run in runs]
     if figure is not None:
         from trident.report.figures import draw_comparison  # matplotlib takes a second to import
 
@@ -260,6 +288,7 @@ class Run:
         """Every seed's policy and the scripted references on the same fresh episodes; `write` keeps each result as soon
         as it is there. By default policies are stochastic if their algorithm is evaluated so (`Algorithm.sampled`)."""
         session.enable_compilation_cache()
+        episodes = check_value("episodes", Annotated[int, Range(1, 10**7)], episodes)
         progress, result = progress or Silent(), {}
         for result in assess_run(
             self.setup, self.state.algo, self.diverged, episodes, deterministic, references, progress
@@ -288,6 +317,8 @@ class Run:
     def render(self, folder: Path | None = None, steps: int | None = None, seed: int = 0) -> list[Path]:
         """A chart of one episode and, if the environment can be drawn, a video of it."""
         env, spec, algorithm, settings = self.setup
+        seed = check_value("seed", Seed, seed)
+        steps = check_value("steps", Annotated[int, Range(1, 10**7)] | None, steps)
         title, folder = f"{algorithm.name} on {spec.name}", folder or self.out / FIGURES
         shielded = settings.shielded
         return render(env, self.policy(), folder, title, steps=steps, seed=seed, shielded=shielded, spec=spec)

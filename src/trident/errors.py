@@ -1,5 +1,6 @@
 """Errors a user can act on: one clear line, an exit code, nothing lost."""
 
+import errno
 import traceback
 from pathlib import Path
 
@@ -25,6 +26,15 @@ class UnexpectedError(TridentError):
     """A fault of trident itself, with everything about it in a file."""
 
     code = 70
+
+
+STORAGE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG}
+
+
+def of_system(error: OSError) -> TridentError:
+    """What the system refused, in one line."""
+    kind = StorageError if error.errno in STORAGE else TridentError
+    return kind(f"{error.filename or 'cannot write'}: {error.strerror or error}")
 
 
 def one_line(error: BaseException) -> str:

@@ -385,6 +385,9 @@ def mode_names(spec: EnvSpec) -> list[str]:
 
 def kind_faults(spec: EnvSpec) -> Iterator[str]:
     """What makes the declared kinds impossible."""
+    if spec.kinds is not None and not all(isinstance(kind, int | np.integer) for kind in spec.kinds):
+        yield f"spec.kinds {spec.kinds!r} must be numbers: give each agent the number of its kind"
+        return
     if spec.kinds is not None and len(spec.kinds) != spec.num_agents:
         yield f"spec.kinds has {len(spec.kinds)} entries for {spec.num_agents} agents; give each the number of its kind"
         return

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import trident
-from trident.errors import StorageError, TridentError
+from trident.errors import TridentError, of_system
 from trident.training.interrupt import own_process
 
 Command = Callable[[list[str]], int]
@@ -84,7 +84,7 @@ def main(argv: list[str] | None = None) -> int:
             raise
         if isinstance(error, OSError):
             _drop_output()
-            return _refuse(f"{error.filename or 'cannot write'}: {error.strerror or error}", StorageError.code)
+            return _refuse(printable(str(of_system(error))), of_system(error).code)
         from trident.training.fault import explained  # takes a second to import
 
         found = explained(error, Path.home() / ".cache" / "trident")

@@ -44,11 +44,13 @@ class Board:
             self._try(writer.close)
 
     def _open(self, seeds: tuple[int, ...], done_steps: int) -> None:
+        if self._folder.is_symlink():
+            raise OSError("it is a symbolic link")
         for seed in seeds:
             place = self._folder / f"seed-{seed}"
+            if place.is_symlink():
+                raise OSError(f"{place.name} is a symbolic link")
             place.mkdir(parents=True, exist_ok=True)
-            if self._folder.is_symlink() or place.is_symlink():
-                raise OSError("it is a symbolic link")
             self._writers.append(EventsWriter(str(place / "events"), f".{os.getpid()}.{done_steps}"))
             if done_steps:  # events of rounds that will be played again do not count
                 start = protocol.SessionLog(status=protocol.SessionLog.START)

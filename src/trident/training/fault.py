@@ -18,7 +18,7 @@ from typing import Any
 
 import jax
 
-from trident.errors import TridentError, UnexpectedError, one_line, users_place
+from trident.errors import STORAGE, TridentError, UnexpectedError, of_system, one_line, users_place
 from trident.report.records import plain
 from trident.run_directory import FAULT, RECORDS, RUN, write_text
 from trident.training.memory import REMEDY, out_of_memory
@@ -41,8 +41,8 @@ def reporting(out: Path) -> Iterator[None]:
 def explained(error: Exception, out: Path) -> TridentError:
     if out_of_memory(error):
         return TridentError(f"memory ran out: {REMEDY}; what the last checkpoint holds is safe")
-    if isinstance(error, OSError) and error.filename is not None:
-        return TridentError(f"{error.filename}: {error.strerror}")
+    if isinstance(error, OSError) and (error.filename is not None or error.errno in STORAGE):
+        return of_system(error)
     where = users_place(error)
     if where is not None:
         return TridentError(f"code of your own failed in {where}: {one_line(error)}")

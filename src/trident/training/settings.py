@@ -18,6 +18,7 @@ import jax
 from tyro.constructors import PrimitiveConstructorSpec
 
 from trident.allowed import Length, Name, Range, Seed, check_value, checked
+from trident.envs.checks.shapes import declaration_faults
 from trident.errors import TridentError
 from trident.fields import change, check_name
 from trident.renamed import ALGORITHMS, current
@@ -174,6 +175,9 @@ def make_setup(env: str | AnyEnv, algo: str, settings: Settings, config: Any = N
     """`config` is a config dataclass, a mapping of the fields to change, or None for the preset's own."""
     settings = checked(settings)
     algo = current(check_value("the algorithm", Name, algo), ALGORITHMS)
+    if not isinstance(env, str):
+        for fault in declaration_faults(env):
+            raise TridentError(f"{_printed(env)} breaks the environment contract: {fault}")
     name = env if isinstance(env, str) else env.spec.name  # a variant may share its spec with the original
     env = make_env(env, settings.env_arg) if isinstance(env, str) else env
     for limit in settings.limit:
@@ -181,6 +185,8 @@ def make_setup(env: str | AnyEnv, algo: str, settings: Settings, config: Any = N
     spec = dataclasses.replace(env.spec.with_limits(settings.limit), name=name)
     if config is None or isinstance(config, Mapping):
         config = change(default_config(algo, env, settings.warm_start is not None), config or {}, algo)
+    elif not isinstance(config, type(default_config(algo, env))):
+        raise TridentError(f"config of {algo} must be a mapping of fields to change, or a whole config of its own kind")
     config = checked(config, "--algo.") if dataclasses.is_dataclass(config) else config
     if needs_shield(algo):
         settings = dataclasses.replace(settings, shielded=True)
@@ -200,6 +206,11 @@ def make_setup(env: str | AnyEnv, algo: str, settings: Settings, config: Any = N
             f"{setup.steps_per_round:,} steps; a run has fewer than 2^31: lower --episodes"
         )
     return setup
+
+
+def _printed(env: Any) -> str:
+    name = getattr(getattr(env, "spec", None), "name", None)
+    return name if isinstance(name, str) and name.isprintable() and name else type(env).__name__
 
 
 def _one_line(error: Exception) -> str:

@@ -208,6 +208,9 @@ def timestep_faults(name: str, spec: EnvSpec, out: Any) -> Iterator[str]:
     for field, shape in timestep_shape(spec)._asdict().items():
         if field != "metrics" and not (field == "cost_attribution" and out.cost_attribution is None):
             yield from _compare(f"{name} returns {field}", getattr(out, field), shape)
+    if not isinstance(out.metrics, Mapping):
+        yield f"{name} returns metrics as a {type(out.metrics).__name__}; make it a dict, {{}} if there are none"
+        return
     declared = {metric.name for metric in spec.metrics}
     if set(out.metrics) != declared:
         yield f"{name} returns metrics {sorted(out.metrics)}; spec.metrics declares {sorted(declared)}"

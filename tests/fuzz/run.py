@@ -1,0 +1,76 @@
+"""`make fuzz`: every attack, counted. `make soak`: one run under all of them for hours.
+
+python tests/fuzz/run.py --scale 0.1 --only commands files --record benchmarks/reliability/record.json
+python tests/fuzz/run.py --soak 120 --out /somewhere
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0"
+sys.path[0] = str(Path(__file__).parents[1])
+
+from fuzz import environments, files, resumed, values  # noqa: E402
+from fuzz.tally import Tally  # noqa: E402
+from trident.report.tables import insert, markdown  # noqa: E402
+
+ATTACKS: dict[str, tuple[str, int, Callable[[Tally, int, random.Random], None]]] = {
+    "commands": ("command lines", 10_000, values.commands),
+    "arguments": ("arguments of `trident.train` from Python", 5_000, values.arguments),
+    "traced": ("allowed configs, traced as programs", 500, values.traced),
+    "files": ("damaged files of a run", 5_000, files.damaged),
+    "strangers": ("links, pipes and devices in place of files", 300, files.strangers),
+    "environments": ("broken environments given to `train`", 1_000, environments.environments),
+    "kills": ("processes killed, stopped or interrupted, clocks shifted", 200, resumed.kills),
+    "disks": ("full disks", 50, resumed.disks),
+}
+"""name -> (what, tries at scale 1, the attack)"""
+RESULTS = ("refused", "sound", "tracebacks", "silent", "hangs", "lost")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", type=float, default=1.0, help="share of the full number of tries")
+    parser.add_argument("--only", nargs="*", choices=ATTACKS, default=[*ATTACKS], help="attacks")
+    parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn")
+    parser.add_argument("--record", type=Path, help="where the counts are kept; those of other attacks stay")
+    parser.add_argument("--docs", type=Path, help="page with the marks of a table `reliability`")
+    parser.add_argument("--soak", type=float, help="minutes of one run under attack, instead")
+    parser.add_argument("--out", type=Path, default=Path("runs/soak"), help="folder of the soak: it goes on there")
+    options = parser.parse_args()
+    if options.soak is not None:
+        return resumed.soak(options.out, options.soak, random.Random(options.seed))
+    record = json.loads(options.record.read_text()) if options.record and options.record.exists() else {}
+    for name in options.only:
+        what, count, attack = ATTACKS[name]
+        tally, began = Tally(), time.monotonic()
+        attack(tally, max(1, round(count * options.scale)), random.Random(f"{options.seed} {name}"))
+        record[name] = tally.plain() | {"what": what}
+        print(f"{name}: {tally.tries} tries, {', '.join(f'{getattr(tally, r)} {r}' for r in RESULTS)}, "
+              f"{time.monotonic() - began:.0f} s", flush=True)  # fmt: skip
+        for example in tally.examples[:20]:
+            print(f"  {example}", flush=True)
+        if options.record:
+            options.record.parent.mkdir(parents=True, exist_ok=True)
+            options.record.write_text(json.dumps(record, indent=1) + "\n")
+    if options.docs:
+        insert(options.docs, "reliability", table(record))
+    return 1 if any(sum(record[name][r] for r in RESULTS[2:]) for name in options.only) else 0
+
+
+def table(record: dict) -> str:
+    rows = [[entry["what"], f"{entry['tries']:,}", *(f"{entry[r]:,}" for r in RESULTS)] for entry in record.values()]
+    return markdown(["attack", "tries", "one line", "sound", "tracebacks", "silent", "hangs", "lost"], rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
