@@ -318,7 +318,7 @@ class Run:
         """A chart of one episode and, if the environment can be drawn, a video of it."""
         env, spec, algorithm, settings = self.setup
         seed = check_value("seed", Seed, seed)
-        steps = check_value("steps", Annotated[int, Range(1, 10**7)] | None, steps)
+        steps = None if steps is None else check_value("steps", Annotated[int, Range(1, 10**7)], steps)
         title, folder = f"{algorithm.name} on {spec.name}", folder or self.out / FIGURES
         shielded = settings.shielded
         return render(env, self.policy(), folder, title, steps=steps, seed=seed, shielded=shielded, spec=spec)

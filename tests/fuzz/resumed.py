@@ -22,6 +22,8 @@ from trident.report import records as recording
 from trident.training import session
 from trident.training.settings import setup_of
 
+PATIENCE = 600
+"""Seconds for a process and what happens to it, on a machine that is busy."""
 CHILD = Path(__file__).with_name("child.py")
 QUIET = ["--no-video", "--no-references", "--eval-episodes", "0", "--checkpoint-every", "0"]
 
@@ -87,7 +89,7 @@ def disturb(child: subprocess.Popen[str], dice: random.Random, longest: float) -
         time.sleep(dice.uniform(0.0, 1.0))
         child.send_signal(signal.SIGCONT)
     try:
-        child.wait(60)
+        child.wait(PATIENCE / 3)
     except subprocess.TimeoutExpired:
         child.kill()
         child.wait()
@@ -107,7 +109,7 @@ def kills(tally: Tally, count: int, dice: random.Random, rounds: int = 400) -> N
             raise RuntimeError(said)
         truth = outcome(whole)
         while tally.tries < count:
-            with tally.attempt(str(tally.tries)):
+            with tally.attempt(str(tally.tries), PATIENCE):
                 child = start(out, rounds, clock=dice.choice([0.0, -86400.0, 3600.0]))
                 what = disturb(child, dice, longest)
                 said = child.stderr.read() if child.stderr else ""
@@ -135,13 +137,13 @@ def disks(tally: Tally, count: int, dice: random.Random, rounds: int = 60) -> No
                 return
             while tally.tries < count:
                 out = disk / "run"
-                with tally.attempt(str(tally.tries)):
+                with tally.attempt(str(tally.tries), PATIENCE):
                     ballast = fill(disk, dice.choice([0, 4096, 16384, 65536, 262144]))
-                    _, said = start(out, rounds).communicate(timeout=120)
+                    _, said = start(out, rounds).communicate(timeout=PATIENCE)
                     if "Traceback" in said or "Exception ignored" in said:
                         tally.fail("tracebacks", said)
                     ballast.unlink(missing_ok=True)
-                    code, said = (child := start(out, rounds)).communicate(timeout=120)[1], said
+                    code, said = (child := start(out, rounds)).communicate(timeout=PATIENCE)[1], said
                     if child.returncode or outcome(out) != truth:
                         tally.fail("lost", f"{code} {said}")
                     shutil.rmtree(out)

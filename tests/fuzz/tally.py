@@ -42,13 +42,13 @@ class Tally:
         self.examples.append(f"{kind}: {what}"[:400])
 
     @contextmanager
-    def attempt(self, what: Any) -> Iterator[None]:
+    def attempt(self, what: Any, patience: int = PATIENCE) -> Iterator[None]:
         """A try: a TridentError of one line is as it should be; whatever else is raised is a failure. What is sound is
         for the caller to say."""
         self.tries += 1
         began = time.monotonic()
         before = signal.signal(signal.SIGALRM, _hang)
-        signal.alarm(PATIENCE)
+        signal.alarm(patience)
         try:
             yield
         except Hang:

@@ -16,6 +16,7 @@ from trident.simulation.evaluate import evaluate
 from trident.simulation.host import HostPolicy, Say
 from trident.simulation.step import Policy, scripted
 from trident.training import host as host_training
+from trident.training.apart import all_seeds, each, first_seed
 from trident.training.host import key_shapes
 from trident.training.loop import CompiledRun, Program, RunState, policy_of, program
 from trident.training.memory import check_program
@@ -64,22 +65,28 @@ def _program(setup: Setup) -> Program:
 def build_jax(setup: Setup, say: Say) -> CompiledRun:
     """The round is compiled ahead, so that a second compilation cannot happen; the first state's program beside it, in
     a thread: tracing a round keeps only one core busy."""
-    one = _program(setup)
-    first = jax.jit(jax.vmap(one.init)).trace(key_shapes(setup))
-    template = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), first.out_info)
+    one, apart, seeds = _program(setup), setup.settings.seeds_apart, len(setup.seeds)
+    keys = first_seed(key_shapes(setup)) if apart else key_shapes(setup)
+    first = jax.jit(jax.vmap(one.init)).trace(keys)
+    rows = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), first.out_info)
     step = jax.jit(jax.vmap(one.round, in_axes=(0, None)), donate_argnums=0)
     with ThreadPoolExecutor(1) as beside:
         starting = beside.submit(first.lower().compile)
-        compiled = step.lower(template, jax.ShapeDtypeStruct((), jnp.int32)).compile()
-    check_program(compiled)
-    start = starting.result()
+        compiled = step.lower(rows, jax.ShapeDtypeStruct((), jnp.int32)).compile()
+        check_program(compiled)
+        start = starting.result()
     prepare = None if setup.settings.warm_start is None else jax.jit(jax.vmap(warm_start(setup)))
 
     def init(keys: Key) -> tuple[RunState, dict[str, Any]]:
         state = start(keys)
         return (state, {}) if prepare is None else prepare(state, keys)
 
-    return CompiledRun(init, lambda state, index: compiled(state, jnp.int32(index)), template)
+    def round_(state: RunState, index: Any) -> tuple[RunState, dict[str, Any]]:
+        return compiled(state, jnp.int32(index))
+
+    if apart:
+        return CompiledRun(each(init, seeds), each(round_, seeds), all_seeds(rows, seeds))
+    return CompiledRun(init, round_, rows)
 
 
 def _evaluate_jax(env: Env, policy: Policy, key: Key, episodes: int, shielded: bool, say: Say | None) -> dict[str, Any]:

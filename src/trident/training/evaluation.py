@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from trident.report.progress import Progress, Silent
 from trident.simulation.evaluate import summarise
 from trident.simulation.host import Say
+from trident.training.apart import each
 from trident.training.backend import backend_of
 from trident.training.settings import Setup
 from trident.types import AlgoState
@@ -32,7 +33,13 @@ def assess_learned(
     """One summary per seed; `states` has a leading seed axis."""
     env, backend, keys = setup.env, backend_of(setup.env), evaluation_keys(setup)
     policy_of = backend.policy_of(env, setup.algorithm, deterministic)
-    sums = backend.evaluate_seeds(env, policy_of, states, keys, episodes, setup.settings.shielded, say)
+    shielded = setup.settings.shielded
+
+    def over_seeds(states: AlgoState, keys: Any) -> dict[str, Any]:
+        return backend.evaluate_seeds(env, policy_of, states, keys, episodes, shielded, say)
+
+    apart = setup.settings.seeds_apart
+    sums = (each(over_seeds, len(setup.seeds), trees=2) if apart else over_seeds)(states, keys)
     return [summarise(setup.spec, {k: v[i] for k, v in sums.items()}) for i in range(len(setup.seeds))]
 
 

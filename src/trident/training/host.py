@@ -16,6 +16,7 @@ from trident.simulation import host
 from trident.simulation.batch import Batch, row, stack
 from trident.simulation.episode_sums import EpisodeSums, start_sums
 from trident.simulation.workers import batches_of
+from trident.training.apart import each, first_seed
 from trident.training.loop import CompiledRun, RunState, example_of, first_state, learning, round_keys
 from trident.training.settings import Setup
 from trident.training.warm_start import check_warm_start, warm_start_keys
@@ -98,7 +99,10 @@ def build(setup: Setup, say: host.Say) -> CompiledRun:
     learn = learning(setup.algorithm, setup.rounds)
     step = jax.jit(jax.vmap(lambda s, data, i: learn(s, None, data, i), in_axes=(0, 0, None)), donate_argnums=0)
     example = jax.eval_shape(jax.vmap(lambda algo: example_rollout(setup, algo)), template.algo)
-    compiled = step.lower(template, example, jax.ShapeDtypeStruct((), jnp.int32)).compile()
+    apart = setup.settings.seeds_apart
+    rows = first_seed((template, example)) if apart else (template, example)
+    one = step.lower(*rows, jax.ShapeDtypeStruct((), jnp.int32)).compile()
+    compiled = each(one, len(setup.seeds), trees=2) if apart else one
 
     def begin(keys: Key) -> tuple[RunState, Metrics]:
         state, measured = first(keys), {}

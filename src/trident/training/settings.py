@@ -103,7 +103,10 @@ class Settings:
     seeds: Annotated[Annotated[int, Range(1, 2**31 - 1)] | Annotated[tuple[Seed, ...], Length(1, 2**16)], _SEEDS] = 3
     """How many seeds are trained side by side, or which ones."""
     seed: Seed = 0
-    """Base of all random streams; seed number i of a run depends only on this and i."""
+    """Base of all random streams; those of seed number i depend only on this and i."""
+    seeds_apart: bool = False
+    """Train seeds one after another within each round, so that each is bit for bit as if trained alone. Side by side
+    it is so but for rounding, and faster."""
     limit: Annotated[dict[Name, Annotated[float, Range(0.0, 1e9)]], _LIMITS] = field(default_factory=dict)
     """Other limits than the environment's own, on the mean cost per step."""
     env_arg: EnvArgs = field(default_factory=dict)
@@ -226,6 +229,7 @@ def identity(setup: Setup) -> dict[str, Any]:
     decides = [_plain_config(setup), settings.seed, settings.shielded, settings.warm_start]
     decides += [settings.warm_start_rounds, setup.spec.limits.tolist()]
     decides += [] if settings.start_from is None else [settings.start_from]
+    decides += ["seeds apart"] if settings.seeds_apart else []
     decides += [settings.env_arg] if settings.env_arg else []
     return {
         "env": setup.spec.name,
