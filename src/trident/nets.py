@@ -40,7 +40,7 @@ def mlp_apply(params: Params, x: Float[Array, "*batch I"]) -> Float[Array, "*bat
 def mlp_after_first(params: Params, x: Float[Array, "*batch H"]) -> Float[Array, "*batch O"]:
     """The rest of the network, given its first layer's linear output."""
     for layer, following in pairwise(params):
-        x = _activate(layer, x) @ following["w"] + following["b"]
+        x = activate(layer, x) @ following["w"] + following["b"]
     return x
 
 
@@ -48,11 +48,12 @@ def mlp_inputs(params: Params, x: Float[Array, "*batch I"]) -> list[Float[Array,
     """What every layer's weights are multiplied with."""
     inputs = [x]
     for layer in params[:-1]:
-        inputs.append(_activate(layer, inputs[-1] @ layer["w"] + layer["b"]))
+        inputs.append(activate(layer, inputs[-1] @ layer["w"] + layer["b"]))
     return inputs
 
 
-def _activate(layer: Params, x: Float[Array, "*batch H"]) -> Float[Array, "*batch H"]:
+def activate(layer: Params, x: Float[Array, "*batch H"]) -> Float[Array, "*batch H"]:
+    """What follows a hidden layer's sums."""
     return jax.nn.relu(_layer_norm(x) * layer["scale"] + layer["shift"])
 
 

@@ -12,6 +12,7 @@ from support.learning import train
 from trident.algos import madac
 from trident.algos.common.action_heads import MEANT, hybrid_head
 from trident.algos.common.actor import actors_apply
+from trident.algos.common.central_critic import central_critic
 from trident.algos.common.kinds import kinds_of
 from trident.algos.madac import MADACConfig, actor_loss, distance, entropy, outputs, td_targets, twins, worst
 from trident.maths import hybrid
@@ -21,6 +22,7 @@ SPEC = CHAIN.spec
 KINDS = kinds_of(SPEC)
 CONFIG = MADACConfig(hidden=(8,), critic_hidden=(8,))
 HEAD = hybrid_head(SPEC.action, CONFIG.temperature)
+CENTRAL = central_critic(SPEC, CONFIG.critic_body, CONFIG.critic_hidden, HEAD.encoded)
 
 
 @pytest.fixture(scope="module")
@@ -47,12 +49,12 @@ def test_safety_target_is_the_worst_of_now_and_later(rows, state):
 
     @jax.jit
     def go():
-        y, y_h = td_targets(CONFIG, KINDS, HEAD, (actors, critics), rows, level, unit, key)
+        y, y_h = td_targets(CONFIG, KINDS, HEAD, CENTRAL, (actors, critics), rows, level, unit, key)
         after = rows._replace(obs=rows.next_obs, state=rows.next_state)
         safe = HEAD.relax(
             outputs(KINDS, actors.safety, rows.next_obs, None), rows.next_mode_mask, jax.random.split(key, 3)[2], None
         )
-        return y, y_h, twins(critics.safety, after, safe, rows.next_alive)
+        return y, y_h, twins(CENTRAL, critics.safety, after, safe, rows.next_alive)
 
     _, y_h, q = (np.asarray(x) for x in go())
     later = np.where(rows.terminated, 0.0, q.min(0))
@@ -71,9 +73,10 @@ def slopes(rows, state):
     @jax.jit
     def go(shift, multipliers):
         """`shift` moves the safety critics up or down, and with them the border of the region."""
-        moved = [*critics.safety[:-1], critics.safety[-1] | {"b": critics.safety[-1]["b"] + shift}]
+        trunk = critics.safety.trunk
+        moved = critics.safety._replace(trunk=[*trunk[:-1], trunk[-1] | {"b": trunk[-1]["b"] + shift}])
         loss = lambda a: actor_loss(  # noqa: E731
-            CONFIG, SPEC, KINDS, HEAD, a, critics._replace(safety=moved), rows, multipliers, key
+            CONFIG, SPEC, KINDS, HEAD, CENTRAL, a, critics._replace(safety=moved), rows, multipliers, key
         )
         grads, (after, metrics) = jax.grad(loss, has_aux=True)(actors)
         safe = HEAD.relax(

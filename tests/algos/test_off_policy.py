@@ -12,9 +12,9 @@ from support.learning import train
 from trident.algos import off_policy
 from trident.algos.common import action_heads
 from trident.algos.common.action_heads import MEANT
-from trident.algos.common.inputs import q_input
+from trident.algos.common.central_critic import CriticInput, central_critic
 from trident.algos.common.kinds import kinds_of
-from trident.algos.off_policy import Critic, Nets, actor_loss, policies, q_values, td_target
+from trident.algos.off_policy import Critic, Nets, Setup, actor_loss, policies, q_values, td_target
 from trident.nets import mlp_apply
 from trident.training.registry import ALGORITHMS
 from trident.types import ActionSpec, View, encode_params
@@ -45,8 +45,13 @@ def parts(config):
     return head, random_like(lambda key: off_policy.make(config, SPEC).init(key).nets)
 
 
-values_of = jax.jit(q_values, static_argnums=(0, 1))
-target_of = jax.jit(td_target, static_argnums=(0, 1, 2))
+def setup(config, head):
+    central = central_critic(SPEC, config.critic_body, config.critic_hidden, head.encoded)
+    return Setup(config, KINDS, head, central)
+
+
+values_of = jax.jit(q_values, static_argnums=0)
+target_of = jax.jit(td_target, static_argnums=0)
 plain_mlp = jax.jit(mlp_apply)
 
 
@@ -134,23 +139,23 @@ def test_exploration_is_a_mixture_with_the_uniform():
 
 def test_central_value_reads_all_actions_but_those_of_the_dead(rows):
     config = small("matd3-hybrid")
-    _, nets = parts(config)
+    head, nets = parts(config)
     encoded = rows.extras[MEANT]
-    values = values_of(config, KINDS, nets.critic, rows, encoded, rows.alive)
+    values = values_of(setup(config, head), nets.critic, rows, encoded, rows.alive)
     living = encoded * rows.alive[..., None]
     for c in range(2):
         one = jax.tree.map(lambda x, c=c: x[c], nets.critic.q)
-        expected = plain_mlp(one, q_input(rows.state, rows.obs, living))[:, 0]
+        expected = setup(config, head).central.apply(one, CriticInput(rows.state, rows.obs, living))[:, 0]
         np.testing.assert_allclose(values[c], expected, rtol=1e-5)
     other = jnp.where(rows.alive[..., None], encoded, 0.7)
-    np.testing.assert_array_equal(values, values_of(config, KINDS, nets.critic, rows, other, rows.alive))
+    np.testing.assert_array_equal(values, values_of(setup(config, head), nets.critic, rows, other, rows.alive))
 
 
 def test_facmac_with_a_sum_for_a_mixer_is_value_decomposition(rows):
     config = small("facmac-hybrid", mixer="sum")
-    _, nets = parts(config)
+    head, nets = parts(config)
     encoded = rows.extras[MEANT]
-    values = values_of(config, KINDS, nets.critic, rows, encoded, rows.alive)
+    values = values_of(setup(config, head), nets.critic, rows, encoded, rows.alive)
     total = jnp.zeros(48)
     for i in range(SPEC.num_agents):
         own = jax.tree.map(lambda x, i=i: x[0, i], nets.critic.q)
@@ -163,11 +168,11 @@ def test_target_is_the_lower_twin_and_only_a_termination_ends_the_future(rows):
     config = small("matd3-hybrid", target_noise=0.0)
     head, nets = parts(config)
     level, unit, key = jnp.float32(-3.0), jnp.float32(2.0), jax.random.key(5)
-    goal = target_of(config, KINDS, head, nets, rows, level, unit, key) * unit + level
+    goal = target_of(setup(config, head), nets, rows, level, unit, key) * unit + level
     after = rows._replace(obs=rows.next_obs, state=rows.next_state)
     relax = jax.jit(lambda: head.relax(policies(KINDS, nets.actors, rows.next_obs), rows.next_mode_mask, key, None))
     action = relax()
-    q = level + unit * values_of(config, KINDS, nets.critic, after, action, rows.next_alive)
+    q = level + unit * values_of(setup(config, head), nets.critic, after, action, rows.next_alive)
     assert np.abs(q[0] - q[1]).max() > 0.1
     expected = rows.reward + np.where(rows.terminated, 0.0, config.discount * np.minimum(q[0], q[1]))
     np.testing.assert_allclose(goal, expected, rtol=1e-4, atol=1e-4)
@@ -181,13 +186,13 @@ def test_each_maddpg_policy_climbs_in_its_own_context(rows):
     config = small("maddpg-hybrid", penalty=0.0)
     head, nets = parts(config)
     key = jax.random.key(6)
-    gradient = jax.jit(jax.grad(lambda a: actor_loss(config, KINDS, head, a, nets.critic, rows, key)))(nets.actors)
+    gradient = jax.jit(jax.grad(lambda a: actor_loss(setup(config, head), a, nets.critic, rows, key)))(nets.actors)
 
     def own(i, actor):
         actors = jax.tree.map(lambda full, mine: full.at[i].set(mine), nets.actors, actor)
         new = head.relax(policies(KINDS, actors, rows.obs), rows.mode_mask, key, None)
         action = rows.extras[MEANT].at[:, i].set(new[:, i])
-        return -jnp.mean(q_values(config, KINDS, nets.critic, rows, action, rows.alive)[0] * rows.alive[:, i])
+        return -jnp.mean(q_values(setup(config, head), nets.critic, rows, action, rows.alive)[0] * rows.alive[:, i])
 
     slope_of_own = jax.jit(jax.grad(own, argnums=1))
     for i in range(SPEC.num_agents):
@@ -203,7 +208,7 @@ def test_facmac_policies_climb_together(rows):
     config = small("facmac-hybrid")
     head, nets = parts(config)
     nets.critic.mixer["b1"][0]["b"] -= 3.0  # into the bend of the mixer's elu, which is straight above zero
-    gradient = jax.jit(jax.grad(lambda a: actor_loss(config, KINDS, head, a, nets.critic, rows, jax.random.key(7))))
+    gradient = jax.jit(jax.grad(lambda a: actor_loss(setup(config, head), a, nets.critic, rows, jax.random.key(7))))
     moved = jax.tree.map(lambda x: x.at[1:].add(0.5), nets.actors)
     first = lambda tree: np.concatenate([np.ravel(x[0]) for x in jax.tree.leaves(tree)])  # noqa: E731
     before, after = first(gradient(nets.actors)), first(gradient(moved))
@@ -221,8 +226,8 @@ def test_matd3_with_one_critic_no_delay_and_no_noise_is_maddpg(rows):
     twins = jax.tree.map(lambda x: jnp.stack([x[0], x[0]]), nets.critic)
     single = jax.tree.map(lambda x: x[:1], nets.critic)
     args = (rows, jnp.zeros(()), jnp.ones(()), jax.random.key(0))
-    a = target_of(config, KINDS, head, Nets(nets.actors, twins), *args)
-    b = target_of(small("maddpg-hybrid"), KINDS, head, Nets(nets.actors, single), *args)
+    a = target_of(setup(config, head), Nets(nets.actors, twins), *args)
+    b = target_of(setup(small("maddpg-hybrid"), head), Nets(nets.actors, single), *args)
     np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)  # values of order one, in single precision
 
 

@@ -11,8 +11,9 @@ from jax.flatten_util import ravel_pytree
 from support.learning import train
 
 from trident.algos import macpo, ppo
-from trident.algos.common import inputs, on_policy
+from trident.algos.common import on_policy
 from trident.algos.common.actor import actor_apply, actor_init
+from trident.algos.common.central_critic import central_critic, state_input
 from trident.algos.common.kinds import first_of_kind, kinds_of
 from trident.algos.common.on_policy import AgentBatch
 from trident.algos.macpo import MACPOConfig, update_agent
@@ -28,6 +29,7 @@ from trident.training.registry import ENVS, default_config, make_algorithm
 from trident.types import Data
 
 TINY = {"envs": 4, "steps": 6, "hidden": (8,), "critic_hidden": (8,), "epochs": 2, "minibatches": 1}
+CENTRAL = central_critic(probe_chain().spec, "pooled", (8,))
 
 
 def fake_rollout(algorithm, env):
@@ -99,10 +101,10 @@ def test_the_first_values_are_the_mean_signal_for_ever():
     def measure(shift):
         data = roll._replace(reward=roll.reward + shift)
         values = on_policy.initialise_baseline(algorithm.init(jax.random.key(1)).critic, data, 0.95, 0.9)
-        advantages, _, metrics = on_policy.advantages(values, data, 0.95, 0.9, 0.95)
+        advantages, _, metrics = on_policy.advantages(CENTRAL, values, data, 0.95, 0.9, 0.95)
         state, _ = algorithm.update(algorithm.init(jax.random.key(1)), Data(data, None), jax.random.key(2), 0.3)
         again = on_policy.initialise_baseline(state.critic, data._replace(reward=data.reward + 7.0), 0.95, 0.9)
-        told = on_policy.predict(jax.tree.map(lambda x: x[0], values.cost), inputs.value_input(data))
+        told = on_policy.predict(CENTRAL, jax.tree.map(lambda x: x[0], values.cost), state_input(data))
         kept = state.critic.reward.stats, again.reward.stats
         return advantages, metrics["value"], ppo.scale_ratio(state.spread), told, *kept
 
@@ -149,8 +151,8 @@ def test_rescaling_the_reward_changes_nothing_in_what_is_learned_about_costs():
         rows = on_policy.minibatch_rows(jax.random.key(2), 2, 2, roll.reward.size)
         advantages = None
         for _ in range(3):
-            advantages, targets, _ = on_policy.advantages(values, data, 0.9, 0.8, 0.95)
-            values = on_policy.fit_values(values, adam, data, targets, rows, 1e-2)
+            advantages, targets, _ = on_policy.advantages(CENTRAL, values, data, 0.9, 0.8, 0.95)
+            values = on_policy.fit_values(CENTRAL, values, adam, data, targets, rows, 1e-2)
         return advantages, values
 
     (small, values), (large, scaled) = learn(roll.reward), learn(1000.0 * roll.reward + 50.0)

@@ -13,6 +13,7 @@ from trident import physics_value
 from trident.algos import macpo, madac, off_policy, ppo, qmix, trident
 from trident.algos.common import inputs, on_policy
 from trident.algos.common.action_heads import grid_mask, hybrid_head, make_grid, make_head
+from trident.algos.common.central_critic import CriticInput, central_critic, state_input
 from trident.algos.common.kinds import kinds_of
 from trident.algos.trident import critics as pirc
 from trident.algos.trident.config import TridentConfig
@@ -33,9 +34,9 @@ OFF_POLICY = {
 
 def of_on_policy(config, env, state, rows):
     values = state.critic
-    x = inputs.value_input(rows)
-    costs = jax.vmap(on_policy.predict, in_axes=(0, None), out_axes=-1)(values.cost, x)
-    return jnp.concatenate([on_policy.predict(values.reward, x)[:, None], costs], axis=-1)
+    x, net = state_input(rows), central_critic(env.spec, config.critic_body, config.critic_hidden)
+    costs = jax.vmap(lambda v: on_policy.predict(net, v, x), out_axes=-1)(values.cost)
+    return jnp.concatenate([on_policy.predict(net, values.reward, x)[:, None], costs], axis=-1)
 
 
 def of_off_policy(config, env, state, rows):
@@ -43,7 +44,9 @@ def of_off_policy(config, env, state, rows):
     action = head.relax(
         off_policy.policies(kinds, state.nets.actors, rows.obs), rows.mode_mask, jax.random.key(0), None
     )
-    q = off_policy.q_values(config, kinds, state.nets.critic, rows, action, rows.alive)
+    central = central_critic(env.spec, config.critic_body, config.critic_hidden, head.encoded)
+    setup = off_policy.Setup(config, kinds, head, central)
+    q = off_policy.q_values(setup, state.nets.critic, rows, action, rows.alive)
     return (state.level + state.unit * q[0])[:, None]
 
 
@@ -58,16 +61,20 @@ def of_madac(config, env, state, rows):
     action = head.relax(
         madac.outputs(kinds, state.actors.task, rows.obs, None), rows.mode_mask, jax.random.key(0), None
     )
-    return (state.level + state.unit * jnp.min(madac.twins(state.critics.reward, rows, action, rows.alive), 0))[:, None]
+    central = central_critic(env.spec, config.critic_body, config.critic_hidden, head.encoded)
+    q = madac.twins(central, state.critics.reward, rows, action, rows.alive)
+    return (state.level + state.unit * jnp.min(q, 0))[:, None]
 
 
 def of_trident(config, env, state, rows):
     task = Problem(config, env.spec, env.physics)
     parts = physics_value.physics_parts(task.closed_form, task.num_signals, rows.state, rows.executed)
     encoded = inputs.encode_action(env.spec.action, *rows.executed)
-    x = inputs.q_input(rows.state, rows.obs, encoded)
+    x = CriticInput(rows.state, rows.obs, encoded)
     fit = state.critic.fit
-    return physics_value.q_phys(fit, parts, task.discounts) + fit.unit * pirc.residual(state.critic.critics, x)
+    return physics_value.q_phys(fit, parts, task.discounts) + fit.unit * pirc.residual(
+        pirc.bodies(task), state.critic.critics, x
+    )
 
 
 TRIDENT = {

@@ -20,7 +20,11 @@ def rows(**last):
     [
         ({"rejected": [0.9, 0.8]}, "most steps were rejected"),
         ({"explained_variance__energy": [0.0, 0.05]}, "its critic explains nothing"),
-        ({"waiting": [1.0, 1.0], "explained_variance__energy": [0.9, 0.9]}, "is there a policy that keeps the limit"),
+        ({"granted_fraction": [0.2, 0.3], "explained_variance__energy": [0.9, 0.9]}, "does any policy keep the limit"),
+        (
+            {"realised_advantage__energy": [0.0, 0.1], "explained_variance__energy": [0.9, 0.9]},
+            "explains nothing of it",
+        ),
         ({}, "try more --episodes"),
     ],
 )

@@ -27,6 +27,7 @@ from jax.flatten_util import ravel_pytree
 
 from trident.algos.common import on_policy
 from trident.algos.common.actor import act, actors_init
+from trident.algos.common.central_critic import Body, central_critic
 from trident.algos.common.kinds import first_of_kind, input_size, kinds_of
 from trident.algos.common.on_policy import AgentBatch, Values, too_many_minibatches
 from trident.allowed import Count, Discount, LogStd, Passes, Positive, Rate, Share, TrustRegion, Weight, Widths
@@ -45,6 +46,8 @@ class MACPOConfig:
     """Hidden layers of each agent's actor."""
     critic_hidden: Widths = (256, 256)
     """Hidden layers of each signal's value network."""
+    critic_body: Body = "pooled"
+    """pooled: what agents of a kind see is encoded alike and averaged; concatenated: side by side."""
     discount: Discount = 0.95
     """Discount of future rewards."""
     cost_discount: Discount = 0.95
@@ -91,6 +94,7 @@ def make(config: MACPOConfig, spec: EnvSpec, physics: Physics | None = None) -> 
     """Of `physics` nothing is used but, on demand, its base policy: this is a vanilla baseline."""
     base_policy = physics.base_policy if config.base_policy and physics is not None else None
     kinds = kinds_of(spec, config.share_actors, config.agent_id)
+    central = central_critic(spec, config.critic_body, config.critic_hidden)
     used = first_of_kind(kinds, jnp.asarray(spec.action.used))
     adam = on_policy.adam(config.max_grad)
 
@@ -100,10 +104,7 @@ def make(config: MACPOConfig, spec: EnvSpec, physics: Physics | None = None) -> 
             actor_key, kinds.count, input_size(kinds, spec.obs_dim), config.hidden,
             spec.action.num_modes, spec.action.num_params, config.log_std,
         )  # fmt: skip
-        size = spec.state_dim + spec.num_agents * spec.obs_dim
-        return MACPOState(
-            actors, on_policy.values_init(critic_key, adam, size, config.critic_hidden, spec.num_constraints)
-        )
+        return MACPOState(actors, on_policy.values_init(critic_key, adam, central, spec.num_constraints))
 
     def update(state: MACPOState, data: Data, key: Any, fraction: Any) -> tuple[MACPOState, Metrics]:
         del fraction  # nothing is annealed
@@ -111,7 +112,7 @@ def make(config: MACPOConfig, spec: EnvSpec, physics: Physics | None = None) -> 
         order_key, fisher_key, critic_key = jax.random.split(key, 3)
         values = on_policy.initialise_baseline(state.critic, roll, config.discount, config.cost_discount)
         advantages, targets, metrics = on_policy.advantages(
-            values, roll, config.discount, config.cost_discount, config.gae_lambda
+            central, values, roll, config.discount, config.cost_discount, config.gae_lambda
         )
         flat = advantages.reshape(-1, advantages.shape[-1])
         flat = flat - jnp.mean(flat, axis=0)
@@ -129,7 +130,7 @@ def make(config: MACPOConfig, spec: EnvSpec, physics: Physics | None = None) -> 
         order = jax.random.permutation(order_key, kinds.count)
         (actors, _), info = jax.lax.scan(step, (state.actors, jnp.ones(flat.shape[0])), order)
         rows = on_policy.minibatch_rows(critic_key, config.epochs, config.minibatches, flat.shape[0])
-        critic = on_policy.fit_values(values, adam, roll, targets, rows, config.critic_lr)
+        critic = on_policy.fit_values(central, values, adam, roll, targets, rows, config.critic_lr)
         metrics |= {
             "kl": jnp.mean(info.kl),
             "recovery": jnp.mean(info.kind == RECOVERY, dtype=jnp.float32),
@@ -149,7 +150,9 @@ def make(config: MACPOConfig, spec: EnvSpec, physics: Physics | None = None) -> 
             state.actors, spec.action, view, key, deterministic, base_policy, kinds
         ),
         update=update,
-        expect=lambda state, moments: on_policy.expect(state.critic, moments, config.discount, config.cost_discount),
+        expect=lambda state, moments: on_policy.expect(
+            central, state.critic, moments, config.discount, config.cost_discount
+        ),
         config=config,
     )
 

@@ -34,12 +34,11 @@ import optax
 from trident import replay as replays
 from trident.algos.common.action_heads import MEANT, Head, hybrid_head
 from trident.algos.common.actor import actors_apply, actors_init
-from trident.algos.common.inputs import q_input
+from trident.algos.common.central_critic import Body, CentralCritic, CriticInput, central_critic
 from trident.algos.common.kinds import Kinds, input_size, kinds_of
 from trident.allowed import Count, Discount, LogStd, Passes, Positive, Rate, Rounds, Rows, Share, Weight, Widths
 from trident.maths import hybrid
 from trident.maths.returns import return_scale
-from trident.nets import mlp_apply, mlp_init
 from trident.types import Algorithm, Data, DataPlan, EnvSpec, Metrics, Physics, Transition
 
 
@@ -67,6 +66,8 @@ class MADACConfig:
     """Policies see which agent they act for."""
     critic_hidden: Widths = (256, 256)
     """Hidden layers of the critics."""
+    critic_body: Body = "pooled"
+    """pooled: what agents of a kind see and do is encoded alike and averaged; concatenated: side by side."""
     discount: Discount = 0.95
     """Discount of future rewards."""
     safety_discount: Discount = 0.9
@@ -124,6 +125,7 @@ def make(config: MADACConfig, spec: EnvSpec, physics: Physics | None = None) -> 
     """`physics` is ignored: this is a vanilla baseline."""
     head = hybrid_head(spec.action, config.temperature)
     kinds = kinds_of(spec, config.share_actors, config.agent_id)
+    central = central_critic(spec, config.critic_body, config.critic_hidden, head.encoded)
     chain = lambda lr: optax.chain(optax.clip_by_global_norm(config.max_grad), optax.adam(lr))  # noqa: E731
     actor_adam, critic_adam = chain(config.lr), chain(config.critic_lr)
 
@@ -132,9 +134,7 @@ def make(config: MADACConfig, spec: EnvSpec, physics: Physics | None = None) -> 
         seen, modes = input_size(kinds, spec.obs_dim), spec.action.num_modes
         sizes = seen, config.hidden, modes, spec.action.num_params, config.log_std
         actors = Actors(*(actors_init(k, kinds.count, *sizes) for k in keys[:2]))
-        width = spec.state_dim + spec.num_agents * (spec.obs_dim + head.encoded)
-        one = lambda k: mlp_init(k, [width, *config.critic_hidden, 1], out_scale=0.01)  # noqa: E731
-        critics = Critics(*(jax.vmap(one)(jax.random.split(k)) for k in jax.random.split(keys[2])))
+        critics = Critics(*(jax.vmap(central.init)(jax.random.split(k)) for k in jax.random.split(keys[2])))
         opts = actor_adam.init(actors), critic_adam.init(critics)
         zeros = jnp.zeros(spec.num_agents), jnp.zeros(()), jnp.ones(()), jnp.int32(0)
         return MADACState(actors, actors.task, critics, (actors, critics), *opts, *zeros)
@@ -157,8 +157,8 @@ def make(config: MADACConfig, spec: EnvSpec, physics: Physics | None = None) -> 
             critics, opt, target = carry
             row_key, act_key = jax.random.split(step_key)
             rows = replays.sample(data.replay, row_key, config.batch)
-            goals = td_targets(config, kinds, head, target, rows, level, unit, act_key)
-            grads, metrics = jax.grad(critic_loss, has_aux=True)(critics, rows, goals)
+            goals = td_targets(config, kinds, head, central, target, rows, level, unit, act_key)
+            grads, metrics = jax.grad(critic_loss, has_aux=True)(critics, central, rows, goals)
             changes, opt = critic_adam.update(grads, opt, critics)
             return (optax.apply_updates(critics, changes), opt, target), metrics
 
@@ -168,7 +168,7 @@ def make(config: MADACConfig, spec: EnvSpec, physics: Physics | None = None) -> 
             critic_keys, row_key, act_key = keys
             (critics, critic_opt, _), seen = jax.lax.scan(critic_step, (critics, critic_opt, target), critic_keys)
             rows = replays.sample(data.replay, row_key, config.batch)
-            loss = lambda a: actor_loss(config, spec, kinds, head, a, critics, rows, multipliers, act_key)  # noqa: E731
+            loss = lambda a: actor_loss(config, spec, kinds, head, central, a, critics, rows, multipliers, act_key)  # noqa: E731
             grads, (priced, metrics) = jax.grad(loss, has_aux=True)(actors)
             changes, opt = actor_adam.update(grads, actor_opt, actors)
             moved, rest = (optax.apply_updates(actors, changes), opt, priced), (actors, actor_opt, multipliers)
@@ -216,41 +216,49 @@ def worst(margin: Any) -> Any:
     return jnp.min(margin, axis=-1, initial=0.0)
 
 
-def twins(nets: Any, rows: Transition, action: Any, alive: Any) -> Any:
+def twins(central: CentralCritic, nets: Any, rows: Transition, action: Any, alive: Any) -> Any:
     """Both critics' values, [2, B]; the dead do nothing."""
-    x = q_input(rows.state, rows.obs, action * alive[..., None])
-    return jax.vmap(mlp_apply, in_axes=(0, None))(nets, x)[..., 0]
+    x = CriticInput(rows.state, rows.obs, action * alive[..., None])
+    return jax.vmap(central.apply, in_axes=(0, None))(nets, x)[..., 0]
 
 
 def td_targets(
-    config: MADACConfig, kinds: Kinds, head: Head, target: Any, rows: Transition, level: Any, unit: Any, key: Any
+    config: MADACConfig,
+    kinds: Kinds,
+    head: Head,
+    central: CentralCritic,
+    target: Any,
+    rows: Transition,
+    level: Any,
+    unit: Any,
+    key: Any,
 ) -> Any:
     """((y - level) / unit, y_h), [2, B]."""
     (actors, critics), keys = target, jax.random.split(key, 3)
     after = rows._replace(obs=rows.next_obs, state=rows.next_state)
     task = head.relax(outputs(kinds, actors.task, rows.next_obs, keys[0]), rows.next_mode_mask, keys[1], None)
     safe = head.relax(outputs(kinds, actors.safety, rows.next_obs, None), rows.next_mode_mask, keys[2], None)
-    following = level + unit * jnp.min(twins(critics.reward, after, task, rows.next_alive), axis=0)
+    following = level + unit * jnp.min(twins(central, critics.reward, after, task, rows.next_alive), axis=0)
     y = rows.reward + config.discount * jnp.where(rows.terminated, 0.0, following)
-    ahead = jnp.min(twins(critics.safety, after, safe, rows.next_alive), axis=0)
+    ahead = jnp.min(twins(central, critics.safety, after, safe, rows.next_alive), axis=0)
     ahead = jnp.where(rows.terminated, 0.0, ahead)
     y_h = config.safety_discount * jnp.minimum(worst(rows.margin), ahead)
     return jax.lax.stop_gradient(((y - level) / unit, y_h))
 
 
-def critic_loss(critics: Critics, rows: Transition, goals: Any) -> tuple[Any, Metrics]:
-    q, q_h = (twins(net, rows, rows.extras[MEANT], rows.alive) for net in critics)
+def critic_loss(critics: Critics, central: CentralCritic, rows: Transition, goals: Any) -> tuple[Any, Metrics]:
+    q, q_h = (twins(central, net, rows, rows.extras[MEANT], rows.alive) for net in critics)
     losses = [jnp.mean((value - goal) ** 2) for value, goal in zip((q, q_h), goals, strict=True)]
     return sum(losses), {"critic_loss": losses[0], "safety_loss": losses[1], "q": jnp.mean(q)}
 
 
 def actor_loss(
-    config: MADACConfig, spec: EnvSpec, kinds: Kinds, head: Head, actors: Actors, critics: Critics, rows: Transition,
-    multipliers: Any, key: Any,
+    config: MADACConfig, spec: EnvSpec, kinds: Kinds, head: Head, central: CentralCritic, actors: Actors,
+    critics: Critics, rows: Transition, multipliers: Any, key: Any,
 ) -> tuple[Any, Any]:  # fmt: skip
     """(loss of all policies, (new multipliers [N], metrics))"""
     noise_key, task_key, safe_key = jax.random.split(key, 3)
-    value = lambda nets, action: jnp.min(twins(nets, rows, action, rows.alive), axis=0)  # noqa: E731
+    value = lambda nets, action: jnp.min(twins(central, nets, rows, action, rows.alive), axis=0)  # noqa: E731
     task = head.relax(outputs(kinds, actors.task, rows.obs, noise_key), rows.mode_mask, task_key, None)
     safe = head.relax(outputs(kinds, actors.safety, rows.obs, None), rows.mode_mask, safe_key, None)
     frozen = jax.lax.stop_gradient

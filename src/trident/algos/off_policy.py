@@ -26,7 +26,7 @@ import optax
 
 from trident import replay as replays
 from trident.algos.common.action_heads import MEANT, Head, Noise, make_head
-from trident.algos.common.inputs import q_input
+from trident.algos.common.central_critic import Body, CentralCritic, CriticInput, central_critic
 from trident.algos.common.kinds import Kinds, actor_input, input_size, kinds_of, per_agent
 from trident.allowed import Count, Discount, Passes, Positive, Rate, Rows, Share, Weight, Width, Widths
 from trident.maths.returns import explained_variance, return_scale
@@ -76,6 +76,9 @@ class OffPolicyConfig:
     """Policies see which agent they act for."""
     critic_hidden: Widths = (256, 256)
     """Hidden layers of the critics."""
+    critic_body: Body = "pooled"
+    """Of central critics. pooled: what agents of a kind see and do is encoded alike and averaged; concatenated: side by
+    side."""
     mixer_embed: Width = 32
     """Width of the monotonic mixer."""
     mixer_hidden: Width = 64
@@ -96,6 +99,15 @@ class OffPolicyConfig:
     """Exploration at the start of the run: noise on parameters in [-1, 1], and the share of random modes."""
     noise_final: Share = 0.05
     """Exploration at its end; linear between."""
+
+
+class Setup(NamedTuple):
+    """What stays the same over a run."""
+
+    config: OffPolicyConfig
+    kinds: Kinds
+    head: Head
+    central: CentralCritic  # of critic=central
 
 
 class Critic(NamedTuple):
@@ -123,13 +135,14 @@ def make(config: OffPolicyConfig, spec: EnvSpec, physics: Physics | None = None)
     """`physics` is ignored: these are the vanilla baselines."""
     head = make_head(config.actions, spec.action, config.levels, config.temperature)
     kinds = kinds_of(spec, config.share_actors, config.agent_id)
+    setup = Setup(config, kinds, head, central_critic(spec, config.critic_body, config.critic_hidden, head.encoded))
     actor_adam, critic_adam = _adam(config, config.lr), _adam(config, config.critic_lr)
 
     def init(key: Any) -> OffPolicyState:
         actor_key, critic_key = jax.random.split(key)
         sizes = [input_size(kinds, spec.obs_dim), *config.hidden, head.width]
         actors = _stack(actor_key, kinds.count, lambda k: mlp_init(k, sizes, out_scale=0.01))
-        nets = Nets(actors, _critic_init(config, spec, kinds, head, critic_key))
+        nets = Nets(actors, _critic_init(setup, spec, critic_key))
         opts = actor_adam.init(nets.actors), critic_adam.init(nets.critic)
         return OffPolicyState(nets, nets, *opts, jnp.zeros(()), jnp.ones(()), jnp.array(config.noise), jnp.int32(0))
 
@@ -145,8 +158,8 @@ def make(config: OffPolicyConfig, spec: EnvSpec, physics: Physics | None = None)
             nets, target, opt = carry
             row_key, noise_key = jax.random.split(step_key)
             rows = replays.sample(data.replay, row_key, config.batch)
-            goal = td_target(config, kinds, head, target, rows, state.level, state.unit, noise_key)
-            loss = lambda critic: critic_loss(config, kinds, critic, rows, goal)  # noqa: E731
+            goal = td_target(setup, target, rows, state.level, state.unit, noise_key)
+            loss = lambda critic: critic_loss(setup, critic, rows, goal)  # noqa: E731
             grads, metrics = jax.grad(loss, has_aux=True)(nets.critic)
             changes, opt = critic_adam.update(grads, opt, nets.critic)
             return (nets._replace(critic=optax.apply_updates(nets.critic, changes)), target, opt), metrics
@@ -157,7 +170,7 @@ def make(config: OffPolicyConfig, spec: EnvSpec, physics: Physics | None = None)
             critic_keys, row_key, act_key = keys
             (nets, _, critic_opt), metrics = jax.lax.scan(critic_step, (nets, target, critic_opt), critic_keys)
             rows = replays.sample(data.replay, row_key, config.batch)
-            loss = lambda actors: actor_loss(config, kinds, head, actors, nets.critic, rows, act_key)  # noqa: E731
+            loss = lambda actors: actor_loss(setup, actors, nets.critic, rows, act_key)  # noqa: E731
             value, grads = jax.value_and_grad(loss)(nets.actors)
             changes, actor_opt = actor_adam.update(grads, actor_opt, nets.actors)
             nets = nets._replace(actors=optax.apply_updates(nets.actors, changes))
@@ -195,49 +208,46 @@ def policies(kinds: Kinds, actors: Any, obs: Any) -> Any:
     return per_agent(kinds, mlp_apply, actors, actor_input(kinds, obs), axis=obs.ndim - 2)
 
 
-def q_values(config: OffPolicyConfig, kinds: Kinds, critic: Critic, rows: Transition, encoded: Any, alive: Any) -> Any:
+def q_values(setup: Setup, critic: Critic, rows: Transition, encoded: Any, alive: Any) -> Any:
     """(Q - level) / unit of every critic, [C, B], in the states `rows` stand in; the dead neither act nor count."""
     encoded = encoded * alive[..., None]
-    if config.critic == "central":
-        return jax.vmap(mlp_apply, in_axes=(0, None))(critic.q, q_input(rows.state, rows.obs, encoded))[..., 0]
+    if setup.config.critic == "central":
+        x = CriticInput(rows.state, rows.obs, encoded)
+        return jax.vmap(setup.central.apply, in_axes=(0, None))(critic.q, x)[..., 0]
 
     def mixed(q: Any, mixer: Any) -> Any:
         seen = jnp.concatenate([rows.obs, encoded], axis=-1)
-        utilities = per_agent(kinds, mlp_apply, q, seen, axis=seen.ndim - 2)[..., 0] * alive
+        utilities = per_agent(setup.kinds, mlp_apply, q, seen, axis=seen.ndim - 2)[..., 0] * alive
         return jnp.sum(utilities, axis=-1) if mixer is None else mixer_apply(mixer, rows.state, utilities)
 
     return jax.vmap(mixed, in_axes=(0, None if critic.mixer is None else 0))(critic.q, critic.mixer)
 
 
-def td_target(
-    config: OffPolicyConfig, kinds: Kinds, head: Head, target: Nets, rows: Transition, level: Any, unit: Any, key: Any
-) -> Any:
+def td_target(setup: Setup, target: Nets, rows: Transition, level: Any, unit: Any, key: Any) -> Any:
     """(y - level) / unit."""
+    config = setup.config
     after = rows._replace(obs=rows.next_obs, state=rows.next_state)
     noise = Noise(config.target_noise, config.target_clip) if config.target_noise else None
-    action = head.relax(policies(kinds, target.actors, rows.next_obs), rows.next_mode_mask, key, noise)
-    following = level + unit * jnp.min(q_values(config, kinds, target.critic, after, action, rows.next_alive), axis=0)
+    action = setup.head.relax(policies(setup.kinds, target.actors, rows.next_obs), rows.next_mode_mask, key, noise)
+    following = level + unit * jnp.min(q_values(setup, target.critic, after, action, rows.next_alive), axis=0)
     y = rows.reward + config.discount * jnp.where(rows.terminated, 0.0, following)
     return jax.lax.stop_gradient((y - level) / unit)
 
 
-def critic_loss(
-    config: OffPolicyConfig, kinds: Kinds, critic: Critic, rows: Transition, goal: Any
-) -> tuple[Any, Metrics]:
-    q = q_values(config, kinds, critic, rows, rows.extras[MEANT], rows.alive)
+def critic_loss(setup: Setup, critic: Critic, rows: Transition, goal: Any) -> tuple[Any, Metrics]:
+    q = q_values(setup, critic, rows, rows.extras[MEANT], rows.alive)
     loss = jnp.mean((q - goal) ** 2, axis=-1)
     metrics = {"critic_loss": jnp.mean(loss), "q": jnp.mean(q), "explained_variance": explained_variance(q[0], goal)}
     return jnp.sum(loss), metrics
 
 
-def actor_loss(
-    config: OffPolicyConfig, kinds: Kinds, head: Head, actors: Any, critic: Critic, rows: Transition, key: Any
-) -> Any:
+def actor_loss(setup: Setup, actors: Any, critic: Critic, rows: Transition, key: Any) -> Any:
     """-E[Q_1] of the policies' actions, one term per agent in its own context ("own") or one for all ("joint")."""
-    out = policies(kinds, actors, rows.obs)
-    action = head.relax(out, rows.mode_mask, key, None)
+    config = setup.config
+    out = policies(setup.kinds, actors, rows.obs)
+    action = setup.head.relax(out, rows.mode_mask, key, None)
     first = jax.tree.map(lambda x: x[:1], critic)
-    value = lambda a: q_values(config, kinds, first, rows, a, rows.alive)[0]  # noqa: E731
+    value = lambda a: q_values(setup, first, rows, a, rows.alive)[0]  # noqa: E731
     if config.gradient == "joint":
         gain = jnp.mean(value(action))
     else:
@@ -247,14 +257,13 @@ def actor_loss(
     return config.penalty * jnp.mean(out**2) - gain
 
 
-def _critic_init(config: OffPolicyConfig, spec: EnvSpec, kinds: Kinds, head: Head, key: Any) -> Critic:
+def _critic_init(setup: Setup, spec: EnvSpec, key: Any) -> Critic:
     """The last layers start at 1 % scale: the first critic says `level`."""
+    config, kinds, head, central = setup
     count = 2 if config.twin else 1
     q_key, mixer_key = jax.random.split(key)
     if config.critic == "central":
-        size = spec.state_dim + spec.num_agents * (spec.obs_dim + head.encoded)
-        one = lambda k: mlp_init(k, [size, *config.critic_hidden, 1], out_scale=0.01)  # noqa: E731
-        return Critic(_stack(q_key, count, one), None)
+        return Critic(_stack(q_key, count, central.init), None)
     sizes = [spec.obs_dim + head.encoded, *config.critic_hidden, 1]
     own = lambda k: _stack(k, kinds.count, lambda j: mlp_init(j, sizes, out_scale=0.01))  # noqa: E731
     mix = lambda k: mixer_init(k, spec.state_dim, spec.num_agents, config.mixer_embed, config.mixer_hidden)  # noqa: E731

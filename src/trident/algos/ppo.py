@@ -25,6 +25,7 @@ import jax.numpy as jnp
 
 from trident.algos.common import on_policy
 from trident.algos.common.actor import act, actors_init
+from trident.algos.common.central_critic import Body, central_critic
 from trident.algos.common.kinds import first_of_kind, input_size, kinds_of
 from trident.algos.common.on_policy import AgentBatch, Values, too_many_minibatches
 from trident.allowed import Clip, Count, Discount, LogStd, Passes, Positive, Rate, Share, Weight, Widths
@@ -45,6 +46,8 @@ class PPOConfig:
     """Hidden layers of each agent's actor."""
     critic_hidden: Widths = (256, 256)
     """Hidden layers of the central value network."""
+    critic_body: Body = "pooled"
+    """pooled: what agents of a kind see is encoded alike and averaged; concatenated: side by side."""
     discount: Discount = 0.95
     """Discount of future rewards."""
     gae_lambda: Share = 0.95
@@ -108,6 +111,7 @@ def make(config: PPOConfig, spec: EnvSpec, physics: Physics | None = None) -> Al
     """Of `physics` nothing is used but, on demand, its base policy: these are the vanilla baselines."""
     base_policy = physics.base_policy if config.base_policy and physics is not None else None
     kinds = kinds_of(spec, config.share_actors, config.agent_id)
+    central = central_critic(spec, config.critic_body, config.critic_hidden)
     used = first_of_kind(kinds, jnp.asarray(spec.action.used))
     adam = on_policy.adam(config.max_grad)
     num_costs = spec.num_constraints if isinstance(config, LagrangianConfig) else 0
@@ -120,8 +124,7 @@ def make(config: PPOConfig, spec: EnvSpec, physics: Physics | None = None) -> Al
             actor_key, kinds.count, input_size(kinds, spec.obs_dim), config.hidden,
             spec.action.num_modes, spec.action.num_params, config.log_std,
         )  # fmt: skip
-        size = spec.state_dim + spec.num_agents * spec.obs_dim
-        values = on_policy.values_init(critic_key, adam, size, config.critic_hidden, num_costs)
+        values = on_policy.values_init(critic_key, adam, central, num_costs)
         start = config.multiplier if isinstance(config, LagrangianConfig) else 0.0
         multipliers = multipliers_init(num_costs, start)
         return PPOState(actors, jax.vmap(adam.init)(actors), values, multipliers, jnp.zeros(1 + num_costs))
@@ -132,7 +135,7 @@ def make(config: PPOConfig, spec: EnvSpec, physics: Physics | None = None) -> Al
         actor_key, critic_key = jax.random.split(key)
         values = on_policy.initialise_baseline(state.critic, roll, config.discount, cost_discount)
         advantages, targets, metrics = on_policy.advantages(
-            values, roll, config.discount, cost_discount, config.gae_lambda
+            central, values, roll, config.discount, cost_discount, config.gae_lambda
         )
         advantage = advantages[..., 0]
         if isinstance(config, LagrangianConfig) and num_costs:
@@ -147,7 +150,7 @@ def make(config: PPOConfig, spec: EnvSpec, physics: Physics | None = None) -> Al
             config, adam, state, batch, advantage.reshape(-1), used, actor_key, config.lr * decay
         )
         rows = on_policy.minibatch_rows(critic_key, config.epochs, config.minibatches, roll.reward.size)
-        critic = on_policy.fit_values(values, adam, roll, targets, rows, config.critic_lr * decay)
+        critic = on_policy.fit_values(central, values, adam, roll, targets, rows, config.critic_lr * decay)
         new_log_prob = jax.vmap(on_policy.log_prob)(actors, batch, used)
         kl = jnp.mean((batch.log_prob - new_log_prob) * batch.alive, axis=-1)  # [G], of the samples taken
         metrics |= {"kl": jnp.mean(kl), "kl_max": jnp.max(kl)} | losses
@@ -161,7 +164,7 @@ def make(config: PPOConfig, spec: EnvSpec, physics: Physics | None = None) -> Al
             state.actors, spec.action, view, key, deterministic, base_policy, kinds
         ),
         update=update,
-        expect=lambda state, moments: on_policy.expect(state.critic, moments, config.discount, cost_discount),
+        expect=lambda state, moments: on_policy.expect(central, state.critic, moments, config.discount, cost_discount),
         config=config,
     )
 

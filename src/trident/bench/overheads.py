@@ -141,11 +141,12 @@ def closed_form_work(env: Env, algorithm: Algorithm) -> dict[str, Callable[[], A
         compiled = jax.jit(lambda every: jax.lax.map(lambda each: function(*each), every))
         return lambda: compiled(every)
 
-    steps = c.step.updates * task.kinds.count
+    measured = task.source in ("both", "score")
+    steps = ((task.source != "score") * c.step.updates + measured) * task.kinds.count
     ends = (
         4 if task.kinds.members.shape[1] > 1 else 2
     )  # of a trial: before and after, among others as they were and are
-    advantages = {"closed-form": 0, "pathwise": 0, "weighed": 3}.get(task.source, 2)
+    advantages = {"both": 4, "score": 2}.get(task.source, 0)
     work = {
         "rollout": (1, partial(annotate, task), roll),
         "advantages": (advantages, given, *rows(roll.reward.size)),

@@ -53,8 +53,19 @@ class _Faces(NamedTuple):
     gy: Array  # [A, C] g'y
 
 
-def constrained_step(gram: Float[Array, "V V"], budgets: Float[Array, "V-1"], delta: Scalar) -> Step:
-    """The optimum of the problem above; the shortest feasible x where g vanishes. K may be 0."""
+def constrained_step(
+    gram: Float[Array, "V V"],
+    budgets: Float[Array, "V-1"],
+    delta: Scalar,
+    own_length: bool | Bool[Array, ""] = False,
+    reach: Scalar = jnp.inf,
+) -> Step:
+    """The optimum of the problem above; the shortest feasible x where g vanishes. K may be 0.
+
+    With `own_length` x0 = H^-1 g is itself the step that is wished for, and the result is the point of the set that is
+    nearest to it: maximise g'x - x'Hx / 2. (Without, a short g is followed as far as the trust region allows, or for
+    `reach` of its radius beyond what the budgets ask for.)
+    """
     gram = _finite_or_zero(gram)
     radius = jnp.sqrt(2.0 * jnp.asarray(delta, gram.dtype))
     unit, scale = _correlation(gram)
@@ -65,6 +76,9 @@ def constrained_step(gram: Float[Array, "V V"], budgets: Float[Array, "V-1"], de
     yy, gy, slack = f.yy[:, 0, 0], f.gy[:, 0], f.slack[:, :, 0]
     moves = f.dd > tol  # otherwise g lies in the span of B_A and every point of the face is as good
     stride = jnp.where(moves, jnp.sqrt(jnp.maximum(1.0 - yy, 0.0) / jnp.where(moves, f.dd, 1.0)), 0.0)
+    wish = jnp.sqrt(jnp.maximum(gram[0, 0], 0.0)) / jnp.maximum(radius, jnp.finfo(gram.dtype).tiny)  # |x0| in radii
+    wish = jnp.where(own_length, wish, jnp.inf)
+    stride = jnp.minimum(stride, jnp.minimum(wish, reach / jnp.sqrt(jnp.where(moves, f.dd, 1.0))))
     stride = jnp.concatenate([stride, jnp.zeros_like(stride)])  # all y_A + stride d_A, then all y_A
 
     def twice(a: Array) -> Array:
@@ -72,8 +86,8 @@ def constrained_step(gram: Float[Array, "V V"], budgets: Float[Array, "V-1"], de
 
     inside = jnp.all(twice(slack) - stride[:, None] * twice(f.slope) >= -tol, axis=1)
     valid = inside & twice(f.usable & (yy <= 1.0 + tol)) & jnp.all(jnp.isfinite(budgets) | (budgets > 0))
-    gain = jnp.where(valid, twice(gy) + stride * twice(f.dd), -jnp.inf)
     length = twice(yy) + stride**2 * twice(f.dd)
+    gain = jnp.where(valid, twice(gy) + stride * twice(f.dd) - 0.5 * length / jnp.maximum(wish, 1e-3), -jnp.inf)
     # among equally good points the shortest
     near_best = valid & (gain >= jnp.max(gain) - 10.0 * jnp.finfo(gram.dtype).eps)
     best = jnp.argmin(jnp.where(near_best, length, jnp.inf))

@@ -65,6 +65,12 @@ def most_likely(
     return mode, jnp.where(is_used, mean, 0.0)
 
 
+def centre(dist: HybridDist, used: UsedMask, mode: Int[Array, "*batch"]) -> Float[Array, "*batch P"]:
+    """The mean of a mode's Gaussian, as `sample` would give it without noise."""
+    mean, _, is_used = _of_mode(dist, used, mode)
+    return jnp.where(is_used, mean, 0.0)
+
+
 def log_prob(
     dist: HybridDist, mask: ModeMask, used: UsedMask, mode: Int[Array, "*batch"], raw: Float[Array, "*batch P"]
 ) -> Float[Array, "*batch"]:

@@ -44,6 +44,10 @@ class UpdateRule(NamedTuple):
     recovery: Literal["natural", "paper", "descent", "none"] = "natural"
     """natural: lower the violated costs within the others' budgets; descent: the longest natural step down the violated
     costs, whatever it does to the others (CPO)."""
+    own_length: bool | Bool[Array, ""] = False
+    """The reward's gradient says how long its step should be: it is not stretched to the edge of the trust region."""
+    reach: float | Float[Array, ""] = float("inf")
+    """Share of the trust region's radius that the reward may take beyond what the budgets ask for."""
     recovery_rate: float = 1e-4
     """Step size of the printed recovery."""
 
@@ -78,20 +82,23 @@ def constrained_update(
     weight: Float[Array, "B"],
     budget: Float[Array, "K"],
     precondition: Callable[[Float[Array, "D"]], Float[Array, "D"]] = lambda v: v,
+    wish: tuple[Bool[Array, ""], Float[Array, "D"]] | None = None,
 ) -> tuple[Float[Array, "D"], UpdateInfo]:
     """`surrogates(theta')` is the change of the reward and cost surrogates from `theta`; `product` multiplies with the
     Fisher matrix (maths.fisher; fewer states suffice for it), `precondition` with about its inverse; `weight` sums to
-    one.
+    one. `wish` (whether, what): the reward's natural gradient, where it is known.
     """
     old = dist(theta)
     natural = conjugate_gradient(product, gradients, rule.cg_steps, rule.damping, precondition)
+    if wish is not None:
+        natural = natural.at[0].set(jnp.where(wish[0], wish[1], natural[0]))
     gram = gradients @ natural.T
     if rule.demands == "clipped":
         requested = single_clip(gram[1:, 1:], budget, rule.delta, rule.margin)
         _, granted = joint_clip(gram[1:, 1:], requested, rule.delta, rule.margin)
     else:  # what no gradient can change is not asked for
         granted = jnp.where(jnp.diagonal(gram)[1:] > 1e-12, budget, jnp.maximum(budget, 0.0))
-    step = constrained_step(gram, granted, rule.delta)
+    step = constrained_step(gram, granted, rule.delta, rule.own_length, rule.reach)
 
     violated = budget < 0
     granted_fraction = jnp.min(jnp.where(violated, granted / jnp.where(violated, budget, 1.0), 1.0), initial=1.0)

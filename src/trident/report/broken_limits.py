@@ -35,8 +35,11 @@ def _reason(mean: Any, name: str) -> str:
     """The likeliest, by what was logged; a metric that was not is NaN, and no reason."""
     if mean("rejected") > 0.5:
         return "most steps were rejected; try larger batches (--algo.step.policy-batch) or shorter steps"
-    if mean(f"explained_variance/{name}") < 0.1:
+    if mean(f"explained_variance/{name}") < 0.1 or mean(f"realised_advantage/{name}") < 0.1:
         return "its critic explains nothing of it; try more data a round (--algo.data.envs, --algo.data.steps)"
-    if mean("waiting") > 0.5:
-        return "training went for it alone and did not get it down; is there a policy that keeps the limit (--limit)?"
+    if mean("granted_fraction") < 0.5:
+        return (
+            "steps cannot give what is asked of them: does any policy keep the limit (--limit)? if so, try a larger "
+            "--algo.step.trust-region"
+        )
     return "it was still being learned; try more --episodes, a base policy or --warm-start"

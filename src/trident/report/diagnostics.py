@@ -15,7 +15,7 @@ DIAGNOSTICS: dict[str, tuple[str, ...]] = {
     "cost per step that an update may add": ("budget_asked",),
     "... of it, what trust regions allow": ("budget_granted",),
     "... of it, what the update is predicted to add": ("budget_spent",),
-    "rounds in which the reward waits for a limit": ("waiting",),
+    "rise of a cost in a round beyond what was predicted": ("drift",),
     "temperature of the mode gradient": ("temperature", "tau"),
     "share of the demanded decrease in cost granted": ("granted_fraction",),
     "share of the gradient that is signal, not noise": ("grad_snr",),

@@ -32,7 +32,7 @@ RESIDUAL_TUNED: dict[str, dict[str, Any]] = {
     # The closed form does not know tactics, and a soldier's base policy leaves much to be found: it is explored around
     # as widely as from scratch, and the critics' gradients count as far as they are right.
     f"smac-{name}{variant}": {
-        "step.source": "score" if name == "27m_vs_30m" else "weighed",
+        "step.source": "score" if name == "27m_vs_30m" else "both",
         "step.trust_region": 0.06,
         "actor.log_std": -0.7,
         "actor.log_std_final": -1.8,

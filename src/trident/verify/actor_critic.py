@@ -19,6 +19,7 @@ import optax
 
 from trident import physics_value
 from trident.algos.common.actor import actors_apply, actors_init
+from trident.algos.common.central_critic import central_critic
 from trident.algos.trident import critics as pirc
 from trident.algos.trident.surrogate import Choice, Joint, PolicyBatch, act_with_noise, through_critics
 from trident.envs.random_policy import random_action
@@ -26,6 +27,7 @@ from trident.envs.uav_mec.env import UavMec
 from trident.maths.discrete_gradient import relaxations
 from trident.report.stats import Estimate
 from trident.simulation.rollout import rollout, start
+from trident.types import EnvSpec
 from trident.verify.claim import Check, Claim, Data, Evidence, Experiment, Say
 from trident.verify.fits import mean_interval, t_quantile
 from trident.verify.plots import COLOURS, panels, temperature_axis
@@ -76,6 +78,7 @@ def _value(env: UavMec, setting: Setting, name: str, l: Any, gumbel: Any, tau: A
     """Of agent 0's relaxed choice, summed over states."""
     spec, mask = env.spec, setting.scene.mode_mask[:, AGENT]
     view = through_critics(
+        critic_bodies(spec),
         setting.critics,
         setting.fit,
         env.physics,
@@ -149,6 +152,11 @@ def _setting(env: UavMec, key: Any) -> Setting:
     return Setting(critics, fit, scene, act_with_noise(spec.action, dist, scene), logits, unit)
 
 
+def critic_bodies(spec: EnvSpec) -> pirc.Bodies:
+    width = spec.action.num_modes + spec.action.num_params
+    return pirc.Bodies(*(central_critic(spec, "concatenated", h, width) for h in ((64, 64), (32,))))
+
+
 def _fit(
     env: Any, roll: Any, discount: Any, act_key: Any, net_key: Any
 ) -> tuple[physics_value.PhysicsFit, pirc.Critics]:
@@ -170,11 +178,12 @@ def _fit(
     unit = physics_value.spread(roll.signals, ended, discount)
     fit = physics_value.fit_physics(physics_value.fit_sums(roll.signals, ended, shaped, discount), unit, discount)
     batch = pirc.batch_of(rows, following, spec.action, before, after, fit, discount)
-    critics, adam = pirc.init(net_key, batch.x.shape[-1], spec.num_constraints, (64, 64), (32,)), optax.adam(3e-3)
+    bodies = critic_bodies(spec)
+    critics, adam = pirc.init(net_key, bodies, spec.num_constraints), optax.adam(3e-3)
 
     def step(carry: Any, _: Any) -> Any:
         critics, target, opt = carry
-        critics, target, opt, _ = pirc.td_step(critics, target, opt, adam, fit, batch, discount, 0.05)
+        critics, target, opt, _ = pirc.td_step(bodies, critics, target, opt, adam, fit, batch, discount, 0.05)
         return (critics, target, opt), None
 
     (critics, _, _), _ = jax.lax.scan(step, (critics, critics, adam.init(critics)), None, length=300)

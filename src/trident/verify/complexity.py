@@ -18,14 +18,13 @@ import numpy as np
 
 import trident
 from trident.algos.common.actor import actors_apply, actors_init
-from trident.algos.trident import critics as pirc
 from trident.bench.flops import count_flops, fit_growth
 from trident.bench.overheads import PRINTED_PHYSICS
 from trident.bench.scaling import by_agents
 from trident.envs.uav_mec.config import UavMecConfig
 from trident.envs.uav_mec.env import UavMec
 from trident.maths.discrete_gradient import relaxations
-from trident.nets import mlp_apply
+from trident.nets import mlp_apply, mlp_init
 from trident.report.stats import Estimate
 from trident.types import Env
 from trident.verify.claim import Check, Claim, Data, Evidence, Experiment, Say, exact
@@ -74,7 +73,7 @@ def actor_flops(N: int, B: int, H: int, K: int) -> float:
 def critic_flops(N: int, B: int, H: int, K: int) -> float:
     """Forward and backward pass of the reward critic, whose inputs are the state and every agent's view and action."""
     size = INPUT + N * (OBS + MODES + PARAMS)
-    nets = jax.eval_shape(lambda: pirc.init(jax.random.key(0), size, 0, (H, H, H), (H,)).reward)
+    nets = jax.eval_shape(lambda: mlp_init(jax.random.key(0), [size, H, H, H, 1]))
 
     def loss(c, x):
         return jnp.mean(mlp_apply(c, x) ** 2)
@@ -83,7 +82,8 @@ def critic_flops(N: int, B: int, H: int, K: int) -> float:
 
 
 def cost_flops(N: int, B: int, H: int, K: int) -> float:
-    nets = jax.eval_shape(lambda: pirc.init(jax.random.key(0), INPUT, K, (8,), (H, H)).cost)
+    keys = jax.random.split(jax.random.key(0), K)
+    nets = jax.eval_shape(lambda: jax.vmap(lambda k: mlp_init(k, [INPUT, H, H, 1]))(keys))
 
     def loss(c, x):
         return jnp.mean(jax.vmap(mlp_apply, (0, None))(c, x) ** 2)
@@ -103,7 +103,7 @@ def reference_flops(N: int, B: int, H: int, K: int) -> float:
 
 def second_critic_flops(N: int, B: int, H: int, K: int) -> float:
     """What STGC adds on the objective's side: every agent's critic evaluation once more."""
-    nets = jax.eval_shape(lambda: pirc.init(jax.random.key(0), INPUT, 0, (H, H, H), (H,)).reward)
+    nets = jax.eval_shape(lambda: mlp_init(jax.random.key(0), [INPUT, H, H, H, 1]))
     return N * count_flops(mlp_apply, nets, _shape(B, INPUT))
 
 

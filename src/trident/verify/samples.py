@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from trident.algos.common.central_critic import critic_of_vector, vector_input
 from trident.algos.trident import critics as pirc
 from trident.physics_value import PhysicsFit
 from trident.report.stats import Estimate
@@ -174,19 +175,21 @@ def _networks(lq: System, seed: int, test: Sample, centre: float, variance: floa
         """`critics.td_step` on rows drawn from the first `size`; every row ends its episode, so y is the target."""
         fit = PhysicsFit(jnp.zeros(1), jnp.zeros(1), jnp.zeros(1), jnp.full(1, unit))
         first, key = jax.random.split(key)
-        nets, adam = pirc.init(first, 4, 0, HIDDEN, HIDDEN), optax.adam(3e-3)
+        one = critic_of_vector(4, HIDDEN)
+        bodies = pirc.Bodies(one, one)
+        nets, adam = pirc.init(first, bodies, 0), optax.adam(3e-3)
 
         def step(carry: Any, k: Any) -> Any:
             critics, opt = carry
             rows = jax.random.randint(k, (BATCH,), 0, size)
-            batch = pirc.CriticBatch(
-                z[rows], q_phys[rows, None], goal[rows, None], z[rows], q_phys[rows, None], jnp.ones(BATCH, bool)
-            )
-            critics, _, opt, _ = pirc.td_step(critics, critics, opt, adam, fit, batch, jnp.full(1, DISCOUNT), 1.0)
+            seen, physics = vector_input(z[rows]), q_phys[rows, None]
+            batch = pirc.CriticBatch(seen, physics, goal[rows, None], seen, physics, jnp.ones(BATCH, bool))
+            found = pirc.td_step(bodies, critics, critics, opt, adam, fit, batch, jnp.full(1, DISCOUNT), 1.0)
+            critics, _, opt, _ = found
             return (critics, opt), None
 
         (nets, _), _ = jax.lax.scan(step, (nets, adam.init(nets)), jax.random.split(key, STEPS))
-        return unit * pirc.residual(nets, jnp.asarray(test.z, jnp.float32))[:, 0]
+        return unit * pirc.residual(bodies, nets, vector_input(jnp.asarray(test.z, jnp.float32)))[:, 0]
 
     over_sizes = jax.vmap(train, (None, None, None, None, 0))
     over_r2 = jax.vmap(over_sizes, (None, None, None, 0, None))

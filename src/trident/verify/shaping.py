@@ -16,6 +16,7 @@ import numpy as np
 import optax
 
 from trident import physics_value
+from trident.algos.common.central_critic import critic_of_vector, vector_input
 from trident.algos.trident import critics as pirc
 from trident.verify.claim import Check, Claim, Data, Evidence, Experiment, Say, exact
 from trident.verify.fits import share
@@ -64,12 +65,14 @@ def _learn(q_phys: Any, moves: Any, reward: Any, steps: int) -> Any:
     size = len(reward)
     one = jnp.ones(1)
     fit = physics_value.PhysicsFit(0.0 * one, 0.0 * one, 0.0 * one, one)
-    table = jax.tree.map(lambda x: x.astype(jnp.float64), pirc.init(jax.random.key(0), size, 0, (), ()))
+    one_layer = critic_of_vector(size, ())
+    bodies = pirc.Bodies(one_layer, one_layer)
+    table = jax.tree.map(lambda x: x.astype(jnp.float64), pirc.init(jax.random.key(0), bodies, 0))
     batch = pirc.CriticBatch(
-        x=jnp.eye(size),
+        x=vector_input(jnp.eye(size)),
         q_phys=q_phys[:, None],
         signals=reward[:, None],
-        next_x=moves,
+        next_x=vector_input(moves),
         next_q_phys=(moves @ q_phys)[:, None],
         terminated=jnp.zeros(size, bool),
     )
@@ -77,11 +80,11 @@ def _learn(q_phys: Any, moves: Any, reward: Any, steps: int) -> Any:
 
     def step(carry: Any, _: Any) -> Any:
         critics, target, opt = carry
-        critics, target, opt, _ = pirc.td_step(critics, target, opt, descent, fit, batch, DISCOUNT * one, 1.0)
+        critics, target, opt, _ = pirc.td_step(bodies, critics, target, opt, descent, fit, batch, DISCOUNT * one, 1.0)
         return (critics, target, opt), None
 
     (table, _, _), _ = jax.lax.scan(step, (table, table, descent.init(table)), None, length=steps)
-    return q_phys + pirc.residual(table, jnp.eye(size))[:, 0]
+    return q_phys + pirc.residual(bodies, table, vector_input(jnp.eye(size)))[:, 0]
 
 
 def counterexample(weight: float = 0.5) -> Data:

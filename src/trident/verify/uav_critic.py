@@ -19,6 +19,7 @@ import optax
 
 from trident import physics_value
 from trident.algos.common import inputs
+from trident.algos.common.central_critic import critic_of_vector, vector_input
 from trident.algos.trident import critics as pirc
 from trident.envs.uav_mec.env import UavMec
 from trident.simulation.rollout import NEVER, Actors, rollout, start
@@ -170,21 +171,24 @@ def _learn(rows: Rows, held: Held, key: Any) -> Found:
     now, then = (phys(fit, jax.tree.map(flat, p)) for p in (rows.parts, rows.next_parts))
     x, next_x, signals, use = flat(rows.x), flat(rows.next_x), flat(rows.signals), rows.use.reshape(count)
     adam = optax.adam(RATE)
+    one = critic_of_vector(x.shape[-1], HIDDEN)  # of everything side by side
+    bodies = pirc.Bodies(one, one)
 
     def train(f: Any, q: Any, next_q: Any, mine: Any) -> Any:
         first, other = jax.random.split(key)
-        nets = pirc.init(first, x.shape[-1], 0, HIDDEN, HIDDEN)
+        nets = pirc.init(first, bodies, 0)
         chance = jnp.where(use & mine, 0.0, -jnp.inf)
         picked = jax.random.categorical(other, chance, shape=(TD_STEPS, BATCH))
 
         def step(carry: Any, at: Any) -> Any:
             nets, target, opt = carry
-            batch = pirc.CriticBatch(x[at], q[at], signals[at], next_x[at], next_q[at], jnp.zeros(BATCH, bool))
-            nets, target, opt, _ = pirc.td_step(nets, target, opt, adam, f, batch, gamma, FOLLOW)
+            now, then = vector_input(x[at]), vector_input(next_x[at])
+            batch = pirc.CriticBatch(now, q[at], signals[at], then, next_q[at], jnp.zeros(BATCH, bool))
+            nets, target, opt, _ = pirc.td_step(bodies, nets, target, opt, adam, f, batch, gamma, FOLLOW)
             return (nets, target, opt), None
 
         (nets, _, _), _ = jax.lax.scan(step, (nets, nets, adam.init(nets)), picked)
-        return f.unit * pirc.residual(nets, held.x)[:, 0]
+        return f.unit * pirc.residual(bodies, nets, vector_input(held.x))[:, 0]
 
     rest = jax.vmap(train)(fit, now, then, jnp.array(seen))
     known = phys(fit, held.parts)[..., 0]

@@ -145,7 +145,8 @@ def test_a_kind_for_every_agent_is_separate_actors(algo):
     env = alike()
 
     def traced(env, **fields):
-        built = program(env, make_algorithm(algo, env, config=tiny(algo, env, **fields)), 4)
+        body = {"critic_body": "concatenated", "body": "concatenated"}  # pooled, critics know kinds whoever acts
+        built = program(env, make_algorithm(algo, env, config=tiny(algo, env, **body, **fields)), 4)
         state = jax.eval_shape(built.init, jax.random.key(0))
         return digest(lambda s, i: built.round(s, i)[0], state, jnp.int32(0))
 
@@ -286,9 +287,11 @@ def test_the_line_search_judges_what_members_do_together():
         same = same._replace(mode_mask=jnp.broadcast_to(jnp.arange(3) == 1, same.mode_mask.shape))  # nothing to draw
         members = Members(jnp.arange(2), jnp.full(2, 0.5), jnp.float32(2.0), same)
         _, weight = lcpo.own_rows(problem, members)
-        common = lcpo.Round(*parts[:2], None, 1.0, parts[2], jnp.float32(0.5), jnp.zeros(2))
-        new, report = lcpo.kind_step(
-            common, members, jnp.int32(0), jax.random.key(4), actors, jnp.full(2, cost_tracking.UNLIMITED)
+        common = lcpo.Round(*parts[:2], None, jnp.ones(3), parts[2], jnp.float32(0.5), jnp.float32(0.0), jnp.zeros(2))
+        opt = jax.tree.map(lambda x: x[0], lcpo.start(problem, actors).opt)
+        free = jnp.full(2, cost_tracking.UNLIMITED)
+        new, _, report = lcpo.kind_step(
+            common, members, jnp.int32(0), jax.random.key(4), actors, opt, free, jnp.bool_(False)
         )
         moved = jax.tree.map(lambda x: x[None], new)
         first, second = (jax.tree.map(lambda x, i=i: x[i], (same, members.agent, 2.0 * weight)) for i in (0, 1))

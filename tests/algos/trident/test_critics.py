@@ -9,6 +9,8 @@ import optax
 import pytest
 
 from trident import physics_value
+from trident.algos.common.central_critic import CentralCritic, CriticInput
+from trident.algos.common.kinds import Kinds
 from trident.algos.trident import critics as pirc
 from trident.algos.trident.critics import CriticBatch
 from trident.maths.returns import discounted_tail
@@ -32,12 +34,26 @@ def fit_physics(signals, ended, parts):
     return physics_value.fit_physics(physics_value.fit_sums(signals, ended, parts, discount), unit, discount)
 
 
+def bodies(size, hidden=(4,), cost_hidden=(4, 4)):
+    """Critics of a state alone."""
+    one = Kinds((0,))
+    return pirc.Bodies(*(CentralCritic(one, "concatenated", size, 0, 0, h) for h in (hidden, cost_hidden)))
+
+
+def seen(x):
+    """What critics are told of a state and one agent that neither sees nor does anything."""
+    nothing = jnp.zeros((*x.shape[:-1], 1, 0))
+    return CriticInput(x, nothing, nothing)
+
+
 @partial(jax.jit, static_argnums=(0, 1))
 def make_nets(size, num_constraints):
-    return pirc.init(jax.random.key(0), size, num_constraints, (4,), (4, 4))
+    return pirc.init(jax.random.key(0), bodies(size), num_constraints)
 
 
-residual = jax.jit(pirc.residual)
+@jax.jit
+def residual(nets, x):
+    return pirc.residual(bodies(x.shape[-1]), nets, seen(x))
 
 
 def tail_by_hand(signals, ended):
@@ -169,8 +185,10 @@ def test_target_is_the_printed_one_and_termination_cuts_it():
     nets = jax.tree.map(lambda x: np.asarray(x) + np.float32(0.3), nets)
     fit = PhysicsFit(jnp.ones(2), jnp.zeros(2), jnp.zeros(2), jnp.array([2.0, 0.5]))
     x = jnp.asarray(RNG.normal(size=(2, 3)), jnp.float32)
-    batch = CriticBatch(x, jnp.ones((2, 2)), jnp.full((2, 2), 5.0), x, jnp.full((2, 2), 7.0), jnp.array([False, True]))
-    y = jax.jit(pirc.td_targets)(nets, fit, batch, gammas(2))
+    batch = CriticBatch(
+        seen(x), jnp.ones((2, 2)), jnp.full((2, 2), 5.0), seen(x), jnp.full((2, 2), 7.0), jnp.array([False, True])
+    )
+    y = jax.jit(pirc.td_targets, static_argnums=0)(bodies(3), nets, fit, batch, gammas(2))
     following = 7.0 + np.array([2.0, 0.5]) * np.asarray(residual(nets, x))
     np.testing.assert_allclose(y[0], 5.0 + GAMMA * following[0], rtol=1e-5)
     np.testing.assert_allclose(y[1], 5.0, rtol=1e-6)
@@ -194,19 +212,20 @@ def test_residual_critic_keeps_the_bellman_fixed_point(q_phys):
     x = jnp.eye(2)
     frozen = q_phys * jnp.array([[1.0], [-1.0]])
     batch = CriticBatch(
-        x, frozen, jnp.asarray(rewards[:, None], jnp.float32), x[::-1], frozen[::-1], jnp.zeros(2, bool)
+        seen(x), frozen, jnp.asarray(rewards[:, None], jnp.float32), seen(x[::-1]), frozen[::-1], jnp.zeros(2, bool)
     )
     fit = PhysicsFit(jnp.zeros(1), jnp.zeros(1), jnp.zeros(1), jnp.full(1, 10.0))
     adam = optax.adam(3e-3)
-    nets = jax.jit(lambda k: pirc.init(k, 2, 0, (16,), (4,)))(jax.random.key(1))
+    body = bodies(2, (16,))
+    nets = jax.jit(lambda k: pirc.init(k, body, 0))(jax.random.key(1))
 
     def step(carry, _):
         nets, target, opt = carry
-        nets, target, opt, _ = pirc.td_step(nets, target, opt, adam, fit, batch, gammas(1), 0.1)
+        nets, target, opt, _ = pirc.td_step(body, nets, target, opt, adam, fit, batch, gammas(1), 0.1)
         return (nets, target, opt), None
 
     run = jax.jit(lambda n: jax.lax.scan(step, (n, n, adam.init(n)), None, length=3000)[0][0])
-    q = frozen + fit.unit * pirc.residual(run(nets), x)
+    q = frozen + fit.unit * pirc.residual(body, run(nets), seen(x))
     np.testing.assert_allclose(q[:, 0], answer, rtol=0.02)
 
 

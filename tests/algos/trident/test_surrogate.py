@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from trident import physics_value
-from trident.algos.common import actor, inputs
+from trident.algos.common import actor
+from trident.algos.common.central_critic import CriticInput, central_critic
+from trident.algos.common.inputs import encode_action
 from trident.algos.common.kinds import kinds_of
 from trident.algos.trident import critics as pirc
 from trident.algos.trident.surrogate import (
@@ -42,17 +44,21 @@ def make_scene(key):
     )  # fmt: skip
 
 
-def make_world(key, physics):
+def bodies(body):
+    width = SPEC.action.num_modes + SPEC.action.num_params
+    return pirc.Bodies(*(central_critic(SPEC, body, h, width) for h in ((16,), (8,))))
+
+
+def make_world(key, physics, body="pooled"):
     sizes = (SPEC.num_agents, SPEC.obs_dim, (8,), SPEC.action.num_modes, SPEC.action.num_params, -0.5)
     actors = jax.tree.map(lambda x: 3.0 * x, actor.actors_init(key, *sizes))
-    size = inputs.q_input_size(SPEC)
-    nets_ = jax.tree.map(lambda x: 3.0 * x, pirc.init(key, size, SPEC.num_constraints, (16,), (8,)))
+    nets_ = jax.tree.map(lambda x: 3.0 * x, pirc.init(key, bodies(body), SPEC.num_constraints))
     fit = physics_value.PhysicsFit(
         jnp.array([0.5, 0.3, 0.7]), jnp.array([0.4, 0.2, 0.1]), jnp.array([0.1, 0.2, 0.3]), jnp.array([2.0, 1.0, 0.5])
     )
     scene = make_scene(key)
     joint = act_with_noise(SPEC.action, actor.actors_apply(actors, scene.obs), scene)
-    view = through_critics(nets_, fit, physics, SPEC.action, DISCOUNT, scene, joint, jnp.int32(AGENT), J)
+    view = through_critics(bodies(body), nets_, fit, physics, SPEC.action, DISCOUNT, scene, joint, jnp.int32(AGENT), J)
     return actors, nets_, fit, scene, joint, view
 
 
@@ -100,8 +106,8 @@ def test_exact_surrogate_equals_enumeration_over_modes():
             mine = act_with_noise(SPEC.action, dist, forced)
             action = mine.action
             parts = physics_value.physics_parts(ENV.physics, J, scene.state, action, current=False)
-            x = inputs.q_input(scene.state, scene.obs, inputs.encode_action(SPEC.action, *action))
-            q = physics_value.q_phys(fit, parts, DISCOUNT) + fit.unit * pirc.residual(nets_, x)
+            x = CriticInput(scene.state, scene.obs, encode_action(SPEC.action, *action))
+            q = physics_value.q_phys(fit, parts, DISCOUNT) + fit.unit * pirc.residual(bodies("pooled"), nets_, x)
             total += probs[:, mode, None] * q
         return total
 
@@ -118,7 +124,7 @@ def test_ratios_are_those_of_the_agent_and_of_all_others():
         mode, raw = jnp.zeros(shape, jnp.int32), jnp.zeros((*shape, SPEC.action.num_params))
         log_prob = hybrid.log_prob(actor.actors_apply(actors, scene.obs), scene.mode_mask, used, mode, raw)
         old = log_prob - 0.1 * (1.0 + jnp.arange(SPEC.num_agents))  # every agent has become likelier since
-        taken = RolloutBatch(scene.obs, scene.mode_mask, scene.alive, mode, raw, old, jnp.ones(B))
+        taken = RolloutBatch(scene.obs, scene.mode_mask, scene.alive, mode, raw, old, jnp.ones((B, J)))
         mine = RatioRows.of(KINDS, taken, jnp.array([AGENT]))
         mine = mine.ratio(jax.tree.map(lambda x: x[AGENT], actors), used[AGENT], slice(None))
         return mine, drifts(KINDS, used, taken, actors)

@@ -6,7 +6,7 @@ reward changes nothing in what is learned about costs. Costs are stacked over K.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -16,12 +16,11 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from trident.algos.common.actor import BaseOffset, actor_apply, base_offset
-from trident.algos.common.inputs import value_input
+from trident.algos.common.central_critic import CentralCritic, CriticInput, state_input
 from trident.algos.common.kinds import Kinds, actor_input, by_kind, real_members
 from trident.maths import hybrid
 from trident.maths.hybrid import HybridDist
 from trident.maths.returns import explained_variance, gae
-from trident.nets import mlp_apply, mlp_init
 from trident.types import BasePolicy, Expectation, Metrics, Moments, PerSignal, Transition
 
 
@@ -62,29 +61,29 @@ def descend(params: Any, direction: Any, lr: Any) -> Any:
 # --- values ---------------------------------------------------------------------------------------
 
 
-def values_init(
-    key: Any, optimiser: optax.GradientTransformation, inputs: int, hidden: Sequence[int], num_costs: int
-) -> Values:
+def values_init(key: Any, optimiser: optax.GradientTransformation, critic: CentralCritic, num_costs: int) -> Values:
     def one(k: Any) -> Value:
-        net = mlp_init(k, [inputs, *hidden, 1], out_scale=0.01)  # the first value is the level alone
+        net = critic.init(k)  # the first value is the level alone
         return Value(net, optimiser.init(net), (jnp.zeros(()), jnp.ones(()), jnp.zeros(())))
 
     keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(num_costs))
     return Values(one(key), jax.vmap(one)(keys) if num_costs else None)
 
 
-def predict(value: Value, x: Float[Array, "*batch X"]) -> Float[Array, "*batch"]:
+def predict(critic: CentralCritic, value: Value, x: CriticInput) -> Float[Array, "*batch"]:
     mean, var, _ = value.stats
-    return mlp_apply(value.net, x)[..., 0] * jnp.sqrt(var) + mean
+    return critic.apply(value.net, x)[..., 0] * jnp.sqrt(var) + mean
 
 
-def expect(values: Values, moments: Moments, discount: float, cost_discount: float) -> Expectation:
+def expect(
+    critic: CentralCritic, values: Values, moments: Moments, discount: float, cost_discount: float
+) -> Expectation:
     """What the value networks say, whatever is done."""
-    x = value_input(moments)
-    reward = predict(values.reward, x)[..., None]
+    x = state_input(moments)
+    reward = predict(critic, values.reward, x)[..., None]
     if values.cost is None:
         return Expectation({"critics": reward}, jnp.array([discount]))
-    costs = jax.vmap(predict, in_axes=(0, None), out_axes=-1)(values.cost, x)
+    costs = jax.vmap(lambda value: predict(critic, value, x), out_axes=-1)(values.cost)
     discounts = jnp.array([discount] + [cost_discount] * costs.shape[-1])
     return Expectation({"critics": jnp.concatenate([reward, costs], axis=-1)}, discounts)
 
@@ -105,14 +104,14 @@ def initialise_baseline(values: Values, roll: Transition, discount: float, cost_
 
 
 def advantages(
-    values: Values, roll: Transition, discount: float, cost_discount: float, lam: float
+    critic: CentralCritic, values: Values, roll: Transition, discount: float, cost_discount: float, lam: float
 ) -> tuple[Float[Array, "T E J"], Float[Array, "T E J"], Metrics]:
     """(GAE, lambda-returns, metrics) of the reward and, if they have values, of the costs, in the signals' units."""
-    inputs = value_input(roll), value_input(roll._replace(obs=roll.next_obs, state=roll.next_state))
+    inputs = state_input(roll), state_input(roll._replace(obs=roll.next_obs, state=roll.next_state))
     ended = roll.terminated | roll.truncated
 
     def one(value: Value, signal: Any, gamma: float) -> tuple[Any, Any, Any, Any]:
-        now, following = (predict(value, x) for x in inputs)
+        now, following = (predict(critic, value, x) for x in inputs)
         advantage = gae(signal, now, following, roll.terminated, ended, gamma, lam)
         target = advantage + now
         return advantage, target, explained_variance(now, target), jnp.mean(now)
@@ -127,6 +126,7 @@ def advantages(
 
 
 def fit_values(
+    critic: CentralCritic,
     values: Values,
     optimiser: optax.GradientTransformation,
     roll: Transition,
@@ -135,21 +135,25 @@ def fit_values(
     lr: Any,
 ) -> Values:
     """Huber regression on each signal's normalised returns, over S minibatches of rows."""
-    x = value_input(roll)
-    x, flat = x.reshape(-1, x.shape[-1]), targets.reshape(-1, targets.shape[-1])
-    one = lambda value, target: _fit(value, optimiser, x, target, rows, lr)  # noqa: E731
+    x = jax.tree.map(lambda x: x.reshape(roll.reward.size, *x.shape[2:]), state_input(roll))
+    flat = targets.reshape(-1, targets.shape[-1])
+
+    def one(value: Value, target: Any) -> Value:
+        return _fit(critic, value, optimiser, x, target, rows, lr)
+
     cost = values.cost
     return Values(
         one(values.reward, flat[:, 0]), None if cost is None else jax.vmap(one, in_axes=(0, -1))(cost, flat[:, 1:])
     )
 
 
-def _fit(value: Value, optimiser: Any, x: Any, target: Any, rows: Any, lr: Any) -> Value:
+def _fit(critic: CentralCritic, value: Value, optimiser: Any, x: CriticInput, target: Any, rows: Any, lr: Any) -> Value:
     stats, net = _track(value.stats, value.net, target)
     y = (target - stats[0]) / jnp.sqrt(stats[1])
 
     def loss(net: Any, some: Any) -> Any:
-        return jnp.mean(optax.huber_loss(mlp_apply(net, x[some])[..., 0], y[some], delta=10.0))
+        told = critic.apply(net, jax.tree.map(lambda x: x[some], x))[..., 0]
+        return jnp.mean(optax.huber_loss(told, y[some], delta=10.0))
 
     def step(carry: Any, some: Any) -> Any:
         net, opt = carry
@@ -167,9 +171,9 @@ def _track(stats: Any, net: Any, target: Any, rate: float = 0.1) -> tuple[Any, A
     new_mean = mean + weight * (jnp.mean(target) - mean)
     new_var = jnp.maximum((1 - weight) * var + weight * jnp.mean((target - new_mean) ** 2), 1e-6)
     shrink = jnp.sqrt(var / new_var)
-    out = net[-1]
+    out = net.trunk[-1]
     out = {"w": out["w"] * shrink, "b": out["b"] * shrink + (mean - new_mean) / jnp.sqrt(new_var)}
-    return (new_mean, new_var, count + 1.0), [*net[:-1], out]
+    return (new_mean, new_var, count + 1.0), net._replace(trunk=[*net.trunk[:-1], out])
 
 
 # --- samples --------------------------------------------------------------------------------------

@@ -97,6 +97,7 @@ def make(config: TridentConfig, spec: EnvSpec, physics: Physics | None = None) -
         annotate=annotate,
         expect=lambda state, moments: pirc.expect(problem, state.critic, moments),
         prepare=prepare,
-        sampled=spec.num_constraints > 0,
+        # A mixture of modes may be best within limits, noise on parameters is not.
+        sampled=spec.num_constraints > 0 and spec.action.num_modes > 1,
         config=config,
     )

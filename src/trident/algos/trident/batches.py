@@ -10,15 +10,16 @@ from jaxtyping import Array, Float, Int
 
 from trident import physics_value
 from trident import replay as replays
-from trident.algos.common import inputs
 from trident.algos.common.actor import act, base_offset
+from trident.algos.common.central_critic import CriticInput
+from trident.algos.common.inputs import encode_action
 from trident.algos.trident import critics as pirc
 from trident.algos.trident.config import StepConfig
 from trident.algos.trident.critics import CriticState
 from trident.algos.trident.problem import Problem
 from trident.algos.trident.surrogate import PolicyBatch, RolloutBatch
-from trident.maths.returns import gae
-from trident.types import Data, HybridAction, Transition, View
+from trident.maths.returns import explained_variance, gae
+from trident.types import Data, HybridAction, Metrics, PerSignal, Transition, View
 
 MAX_BOOST = 20.0
 """No state is drawn more often than this multiple of the others."""
@@ -91,12 +92,12 @@ def violation_weights(step: StepConfig, data: Data, agent: Any) -> Float[Array, 
 
 def rollout_batch(
     problem: Problem, actors: Any, critic: CriticState, roll: Transition
-) -> tuple[RolloutBatch | None, Float[Array, ""] | float]:
-    """What was done in this round with the reward's advantage, GAE upon the critic, normalised (None if only the
-    critics are asked); and the weight of the critics' gradients beside it."""
+) -> tuple[RolloutBatch | None, Float[Array, "J"], Metrics]:
+    """What was done in this round with the advantages of the reward and the costs, GAE upon the critics (None if only
+    the critics are asked); and how much of what the critics expected of it came true."""
     config = problem.config
     if problem.source in ("pathwise", "closed-form"):
-        return None, 1.0
+        return None, jnp.ones(problem.num_signals), {}
     roll = pirc.shaped(problem, roll)
 
     def flat(x: Array) -> Array:
@@ -107,31 +108,38 @@ def rollout_batch(
     after = (roll.next_state, roll.next_view, known.next_current)
     ends = jax.tree.map(lambda a, b: jnp.stack([flat(a), flat(b)]), before, after)  # through one compiled body
 
-    def value(end: Any) -> Float[Array, "B"]:
+    def value(end: Any) -> Float[Array, "B J"]:
         state, view, current = end
-        return _values(problem, critic, state, view, current, mode_action(problem, actors, view))[:, 0]
+        return _values(problem, critic, state, view, current, mode_action(problem, actors, view))
 
     values = jax.lax.map(value, ends)
-    here, there = values.reshape(2, *roll.reward.shape)
+    here, there = values.reshape(2, *roll.reward.shape, -1)
     ended = roll.terminated | roll.truncated
-    advantage = gae(roll.reward, here, there, roll.terminated, ended, config.data.discount, config.step.gae_lambda)
-    advantage = (advantage - jnp.mean(advantage)) / (jnp.std(advantage) + 1e-8)
+
+    def of_signal(signal: Array, now: Array, following: Array, discount: Array) -> Array:
+        return gae(signal, now, following, roll.terminated, ended, discount, config.step.gae_lambda)
+
+    advantage = jax.vmap(of_signal, in_axes=(-1, -1, -1, 0), out_axes=-1)(roll.signals, here, there, problem.discounts)
     mode, raw, log_prob = roll.action.mode, roll.extras["raw"], roll.extras["log_prob"]
     obs, mask, alive, mode, raw, log_prob = map(flat, (roll.obs, roll.mode_mask, roll.alive, mode, raw, log_prob))
-    advantage = advantage.reshape(-1)
     base = base_offset(problem.base_policy, obs)
-    batch = RolloutBatch(obs, mask, alive, mode, raw, log_prob, advantage, base)
-    if problem.source != "weighed":
-        return batch, 1.0
-    done = _values(problem, critic, *jax.tree.map(flat, (*before, roll.executed)))[:, 0]
-    return batch, agreement(done - values[0], batch.advantage)
+    measured = flat(advantage)
+    batch = RolloutBatch(obs, mask, alive, mode, raw, log_prob, measured - jnp.mean(measured, axis=0), base)
+    told = jax.vmap(explained_variance, in_axes=-1)(values[0], values[0] + measured)
+    metrics = {"return_explained": PerSignal(told)}
+    if problem.source == "score":
+        return batch, jnp.zeros(problem.num_signals), metrics
+    done = _values(problem, critic, *jax.tree.map(flat, (*before, roll.executed)))
+    trust = jax.vmap(realised_fraction, in_axes=-1)(done - values[0], measured)
+    return batch, trust, metrics | {"realised_advantage": PerSignal(trust)}
 
 
-def agreement(estimated: Float[Array, "B"], measured: Float[Array, "B"]) -> Float[Array, ""]:
-    """Correlation, 0 where it is negative: how much of the measured advantages the critics' own would have told."""
-    estimated, measured = estimated - jnp.mean(estimated), measured - jnp.mean(measured)
-    lengths = jnp.linalg.norm(estimated) * jnp.linalg.norm(measured)
-    return jnp.maximum(jnp.vdot(estimated, measured) / jnp.maximum(lengths, 1e-8), 0.0)
+def realised_fraction(expected: Float[Array, "B"], measured: Float[Array, "B"]) -> Float[Array, ""]:
+    """How much of the advantages that the critics expect of actions is measured, in [0, 1]: the coefficient of a
+    regression of the measured ones on theirs. The noise of what is measured does not lower it (as it does a
+    correlation), errors of the critics do."""
+    expected, measured = expected - jnp.mean(expected), measured - jnp.mean(measured)
+    return jnp.clip(jnp.vdot(expected, measured) / jnp.maximum(jnp.vdot(expected, expected), 1e-8), 0.0, 1.0)
 
 
 def critic_cost_estimate(problem: Problem, actors: Any, critic: CriticState, roll: Transition) -> Float[Array, "K"]:
@@ -163,6 +171,6 @@ def _values(
     """Q of an action; `current` is what no action changes of the closed form, and is known of every transition."""
     parts = physics_value.physics_parts(problem.closed_form, problem.num_signals, state, action, current=False)
     parts = parts._replace(current=current)
-    x = inputs.q_input(state, view.obs, inputs.encode_action(problem.spec.action, *action))
+    x = CriticInput(state, view.obs, encode_action(problem.spec.action, *action))
     closed_form = physics_value.q_phys(critic.fit, parts, problem.discounts)
-    return closed_form + critic.fit.unit * pirc.residual(critic.critics, x)
+    return closed_form + critic.fit.unit * pirc.residual(pirc.bodies(problem), critic.critics, x)

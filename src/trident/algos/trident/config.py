@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from trident.algos.common.central_critic import Body
 from trident.allowed import (
     Clip,
     Count,
@@ -34,7 +35,7 @@ from trident.types import EnvSpec
 
 Estimator = Literal["auto", "gs", "st", "stgc", "stgc-paper", "romberg", "exact", "relax"]
 PerConstraint = Annotated[tuple[Share, ...], Length(1, 64)]
-Source = Literal["pathwise", "score", "both", "weighed", "closed-form"]
+Source = Literal["pathwise", "score", "both", "closed-form"]
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,8 @@ class CriticConfig:
     """Hidden layers of the reward critic."""
     cost_hidden: Widths = (128, 128)
     """Hidden layers of each cost critic."""
+    body: Body = "pooled"
+    """pooled: what agents of a kind see and do is encoded alike and averaged; concatenated: side by side."""
     physics: Literal["residual", "additive", "none"] = "residual"
     """residual: frozen closed form + learned residual; additive: plain critics of a reward shaped by the closed form;
     none: plain critics."""
@@ -112,16 +115,17 @@ class StepConfig:
     """LCPO: where the direction of a step comes from, and how long it may be."""
 
     source: Source = "both"
-    """Where the reward's ascent direction comes from. pathwise: the critics' gradients; score: a few clipped steps on
-    the advantages of this round (GAE upon the critic); both: the sum of the two; weighed: the same, but the critics'
-    gradients count as much as their own advantages correlate with those; closed-form: the gradients of the critics'
-    closed form alone. Costs are always pathwise."""
+    """Where the reward's ascent direction comes from. pathwise: the critics' gradients; score: one pass, a few clipped
+    updates on the advantages of this round (GAE upon the critic); both: that pass, then those on the critics;
+    closed-form: the gradients of the critics' closed form alone."""
     gae_lambda: Share = 0.95
-    """Decay of the advantage estimator's traces (score, both, weighed; so the next two)."""
+    """Decay of the advantage estimator's traces (score, both; so the next four)."""
     clip: Clip = 0.2
     """Clip range of the probability ratio in the inner steps."""
     inner_epochs: Passes = 4
     """Inner passes over a round's data."""
+    advantage_lr: Rate = 5e-4
+    """Learning rate of the inner steps (Adam); it falls with the trust region."""
     updates: Passes = 4
     """Passes over the kinds of agents per round (U)."""
     policy_batch: Count = 1024

@@ -14,6 +14,8 @@ Costs = Float[Array, "K"]
 PRIOR = 1e-4
 """Weight of the prior that predictions come true, in squared units of cost per step."""
 UNLIMITED = 1e6
+DRIFT_RATE = 0.1
+"""Weight of a round in the mean drift."""
 MULTIPLIER_RATE = 0.05
 """Growth of a Lagrange multiplier per round and per limit of excess."""
 
@@ -26,12 +28,14 @@ class CostTracker(NamedTuple):
     cost: Costs  # moving mean of the measured costs
     predicted: Costs  # change that the updates so far predicted against that mean
     known: Bool[Array, ""]  # whether a cost has been measured yet
-    stuck: Costs  # rounds in which the mean was too high and did not fall
+    last: Costs  # the last round's cost
+    change: Costs  # that the last round's updates predicted
+    drift: Costs  # moving mean of what a round's cost rose by beyond what was predicted
 
 
 def start(num_constraints: int) -> CostTracker:
     zeros = jnp.zeros(num_constraints)
-    return CostTracker(zeros + PRIOR, zeros + PRIOR, zeros, zeros, jnp.bool_(False), zeros)
+    return CostTracker(zeros + PRIOR, zeros + PRIOR, zeros, zeros, jnp.bool_(False), zeros, zeros, zeros)
 
 
 def measure(smooth: float, tracker: CostTracker, cost: Costs) -> tuple[CostTracker, Costs]:
@@ -47,52 +51,33 @@ def measure(smooth: float, tracker: CostTracker, cost: Costs) -> tuple[CostTrack
     cross = 0.9 * tracker.cross + realised * tracker.predicted
     square = 0.9 * tracker.square + tracker.predicted**2
     calibration = jnp.clip(cross / square, 0.25, 1.0)
-    return tracker._replace(cross=cross, square=square, cost=mean, known=jnp.bool_(True)), calibration
-
-
-PATIENCE = 3.0
-"""Rounds that a cost may stay too high without progress before the reward waits."""
-
-
-def wait(safety: SafetyConfig, spec: EnvSpec, before: CostTracker, now: CostTracker) -> CostTracker:
-    """Counts the rounds in which a cost is nearer to its limit (or above it) than to that of training, and does not
-    fall by a thirtieth.
-
-    Surrogates value a change in the states of today. Where a better policy moves into states that are more dangerous,
-    each of its steps keeps its budget and the cost rises all the same: no demand on the step mends that. After PATIENCE
-    such rounds the reward waits (`waits`), until the cost is what training allows.
-    """
-    enough = training_limits(safety, spec)
-    high = now.cost > 0.5 * (jnp.asarray(spec.limits) + enough)
-    more = jnp.where(now.cost < 0.97 * before.cost, -1.0, 1.0)
-    counted = jnp.clip(before.stuck + jnp.where(high, more, 0.0), 0.0, PATIENCE)
-    held = jnp.where(before.stuck >= PATIENCE, PATIENCE, counted)  # once begun, until it is enough
-    return now._replace(stuck=jnp.where(now.cost <= enough, 0.0, held))
-
-
-def waits(tracker: CostTracker) -> Bool[Array, ""]:
-    """Whether some limit has been broken for so long that the reward must wait."""
-    return jnp.any(tracker.stuck >= PATIENCE)
+    beyond = jnp.where(tracker.known, cost - tracker.last - calibration * tracker.change, 0.0)
+    drift = tracker.drift + DRIFT_RATE * (beyond - tracker.drift)
+    known = jnp.bool_(True)
+    return tracker._replace(cross=cross, square=square, cost=mean, known=known, last=cost, drift=drift), calibration
 
 
 def predict(smooth: float, tracker: CostTracker, change: Costs) -> CostTracker:
     """Remember the change that a round's updates predict. A moving mean lags behind: against it, a new cost shows the
     last round's change, `smooth` of that of the round before, and so on."""
-    return tracker._replace(predicted=change + smooth * tracker.predicted)
+    return tracker._replace(predicted=change + smooth * tracker.predicted, change=change)
 
 
 def training_limits(safety: SafetyConfig, spec: EnvSpec) -> Costs:
     return safety.tighten * jnp.asarray(spec.limits) - jnp.asarray(safety.slack)
 
 
-def round_budget(config: TridentConfig, excess: Costs, calibration: Costs | float = 1.0) -> Costs:
+def round_budget(
+    config: TridentConfig, excess: Costs, calibration: Costs | float = 1.0, drift: Costs | float = 0.0
+) -> Costs:
     """What the surrogate costs of the whole round may change by, all agents and passes together (negative: must)."""
     safety = config.safety
     if safety.method in ("lagrangian", "none"):
         return jnp.full_like(excess, UNLIMITED)
     if config.as_printed:
         return -excess
-    return -excess * jnp.where(excess > 0, jnp.asarray(safety.alpha_back) / calibration, jnp.asarray(safety.alpha))
+    share = jnp.where(excess > 0, jnp.asarray(safety.alpha_back) / calibration, jnp.asarray(safety.alpha))
+    return -excess * share - jnp.maximum(drift, 0.0)
 
 
 def raise_multiplier(spec: EnvSpec, multiplier: Costs, excess: Costs) -> Costs:

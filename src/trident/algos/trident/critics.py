@@ -12,7 +12,6 @@ form.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -22,10 +21,10 @@ from jaxtyping import Array, Bool, Float, Int
 
 from trident import replay as replays
 from trident.algos.common.actor import act
-from trident.algos.common.inputs import encode_action, q_input, q_input_size
+from trident.algos.common.central_critic import CentralCritic, CriticInput, central_critic
+from trident.algos.common.inputs import encode_action
 from trident.algos.trident.problem import Problem
 from trident.maths.returns import explained_variance
-from trident.nets import mlp_apply, mlp_init
 from trident.physics_value import (
     Discount,
     FitSums,
@@ -48,32 +47,45 @@ class Critics(NamedTuple):
     cost: Any  # stacked over K; None without constraints
 
 
+class Bodies(NamedTuple):
+    """What the networks of the reward and of the costs are."""
+
+    reward: CentralCritic
+    cost: CentralCritic
+
+
+def bodies(problem: Problem) -> Bodies:
+    config, action = problem.config.critic, problem.spec.action
+    width = action.num_modes + action.num_params
+    return Bodies(
+        *(central_critic(problem.spec, config.body, h, width) for h in (config.reward_hidden, config.cost_hidden))
+    )
+
+
 class CriticBatch(NamedTuple):
     """Rows for TD: inputs, physics values and signals; everything but the target networks' output."""
 
-    x: Float[Array, "*batch X"]
+    x: CriticInput
     q_phys: Float[Array, "*batch J"]
     signals: Float[Array, "*batch J"]
-    next_x: Float[Array, "*batch X"]
+    next_x: CriticInput
     next_q_phys: Float[Array, "*batch J"]
     terminated: Bool[Array, "*batch"]
 
 
-def init(key: Any, input_dim: int, num_constraints: int, hidden: Sequence[int], cost_hidden: Sequence[int]) -> Critics:
+def init(key: Any, nets: Bodies, num_constraints: int) -> Critics:
     """The last layers start at 1 % scale: the first critic is the physics."""
     reward_key, cost_key = jax.random.split(key)
-    reward = mlp_init(reward_key, [input_dim, *hidden, 1], out_scale=0.01)
-    keys = jax.random.split(cost_key, max(num_constraints, 1))
-    cost = jax.vmap(lambda k: mlp_init(k, [input_dim, *cost_hidden, 1], out_scale=0.01))(keys)
-    return Critics(reward, cost if num_constraints else None)
+    cost = jax.vmap(nets.cost.init)(jax.random.split(cost_key, max(num_constraints, 1)))
+    return Critics(nets.reward.init(reward_key), cost if num_constraints else None)
 
 
-def residual(critics: Critics, x: Float[Array, "*batch X"]) -> Float[Array, "*batch J"]:
+def residual(nets: Bodies, critics: Critics, x: CriticInput) -> Float[Array, "*batch J"]:
     """Q_res / u for the reward and all costs."""
-    reward = mlp_apply(critics.reward, x)
+    reward = nets.reward.apply(critics.reward, x)
     if critics.cost is None:
         return reward
-    cost = jax.vmap(mlp_apply, in_axes=(0, None), out_axes=-1)(critics.cost, x)[..., 0, :]
+    cost = jax.vmap(nets.cost.apply, in_axes=(0, None), out_axes=-1)(critics.cost, x)[..., 0, :]
     return jnp.concatenate([reward, cost], axis=-1)
 
 
@@ -81,30 +93,32 @@ def expect(problem: Problem, state: CriticState, moments: Moments) -> Expectatio
     """Of the closed form alone, and with what is learned on top."""
     parts = physics_parts(problem.closed_form, problem.num_signals, moments.state, moments.action)
     physics = q_phys(state.fit, parts, problem.discounts)
-    x = q_input(moments.state, moments.obs, encode_action(problem.spec.action, *moments.action))
-    values = {"closed form": physics, "critics": physics + state.fit.unit * residual(state.critics, x)}
+    x = CriticInput(moments.state, moments.obs, encode_action(problem.spec.action, *moments.action))
+    values = {"closed form": physics, "critics": physics + state.fit.unit * residual(bodies(problem), state.critics, x)}
     return Expectation(values, problem.discounts)
 
 
 # --- learning -------------------------------------------------------------------------------------
 
 
-def td_targets(target: Critics, fit: PhysicsFit, batch: CriticBatch, discount: Discount) -> Float[Array, "*batch J"]:
+def td_targets(
+    nets: Bodies, target: Critics, fit: PhysicsFit, batch: CriticBatch, discount: Discount
+) -> Float[Array, "*batch J"]:
     """y = signal + gamma (1 - terminated) (Q_phys(s', a') + u Q_res'(s', a'))."""
-    following = batch.next_q_phys + fit.unit * residual(target, batch.next_x)
+    following = batch.next_q_phys + fit.unit * residual(nets, target, batch.next_x)
     return batch.signals + discount * jnp.where(batch.terminated[..., None], 0.0, following)
 
 
 def td_step(
-    critics: Critics, target: Critics, opt: Any, adam: Any, fit: PhysicsFit, batch: CriticBatch,
+    nets: Bodies, critics: Critics, target: Critics, opt: Any, adam: Any, fit: PhysicsFit, batch: CriticBatch,
     discount: Discount, rate: float,
 ) -> tuple[Critics, Critics, Any, dict[str, PerSignal]]:  # fmt: skip
     """One minibatch: mean squared TD error of the sum, in units u; then the target networks follow at `rate`."""
-    y = td_targets(target, fit, batch, discount)
+    y = td_targets(nets, target, fit, batch, discount)
     goal = jax.lax.stop_gradient((y - batch.q_phys) / fit.unit)
 
     def loss(c: Critics) -> tuple[Any, Any]:
-        error = residual(c, batch.x) - goal
+        error = residual(nets, c, batch.x) - goal
         return jnp.mean(jnp.sum(error**2, axis=-1)), error
 
     grads, error = jax.grad(loss, has_aux=True)(critics)
@@ -151,10 +165,10 @@ def batch_of(
     """Everything of a TD minibatch that does not depend on the networks, for any number of rows [B, ...] at once, given
     the closed form of what was done and of what is done next."""
     return CriticBatch(
-        x=q_input(rows.state, rows.obs, encode_action(spec, *rows.executed)),
+        x=CriticInput(rows.state, rows.obs, encode_action(spec, *rows.executed)),
         q_phys=q_phys(fit, before, discount),
         signals=rows.signals,
-        next_x=q_input(rows.next_state, rows.next_obs, encode_action(spec, *next_action)),
+        next_x=CriticInput(rows.next_state, rows.next_obs, encode_action(spec, *next_action)),
         next_q_phys=q_phys(fit, after, discount),
         terminated=rows.terminated,
     )
@@ -170,13 +184,7 @@ class CriticState(NamedTuple):
 
 def start(problem: Problem, key: Any) -> CriticState:
     config, ones = problem.config, jnp.ones(problem.num_signals)
-    critics = init(
-        key,
-        q_input_size(problem.spec),
-        problem.spec.num_constraints,
-        config.critic.reward_hidden,
-        config.critic.cost_hidden,
-    )
+    critics = init(key, bodies(problem), problem.spec.num_constraints)
     fit = PhysicsFit(0.0 * ones, 0.0 * ones, 0.0 * ones, ones)
     sums = FitSums(jnp.zeros((ones.size, 3, 3)), jnp.zeros((ones.size, 3)), jnp.zeros((ones.size, 2)))
     return CriticState(critics, critics, optax.adam(config.critic.lr).init(critics), fit, sums)
@@ -226,12 +234,12 @@ def learn(
     after = after._replace(current=known.next_current)
     batch = batch_of(rows, following, spec.action, known.parts, after, state.fit, problem.discounts)
     batches = jax.tree.map(lambda x: x.reshape(config.critic.minibatches, config.critic.batch, *x.shape[1:]), batch)
-    adam = optax.adam(config.critic.lr)
+    adam, nets = optax.adam(config.critic.lr), bodies(problem)
 
     def step(carry: Any, minibatch: Any) -> Any:
         critics, target, opt = carry
         critics, target, opt, measures = td_step(
-            critics, target, opt, adam, state.fit, minibatch, problem.discounts, config.critic.target_rate
+            nets, critics, target, opt, adam, state.fit, minibatch, problem.discounts, config.critic.target_rate
         )
         return (critics, target, opt), measures
 

@@ -28,8 +28,10 @@ from trident.algos.trident.batches import Members, critic_cost_estimate, member_
 from trident.algos.trident.critics import CriticState
 from trident.algos.trident.problem import Problem, temperature, trust_region
 from trident.algos.trident.surrogate import (
+    ADVANTAGE_ADAM,
     PolicyBatch,
     RolloutBatch,
+    measured_change,
     own_view,
     pathwise_change,
     pathwise_gradients,
@@ -41,14 +43,17 @@ from trident.maths.hybrid import HybridDist
 from trident.maths.trust_region import RECOVERY, REJECTED, TRUST_REGION, UpdateInfo, UpdateRule, constrained_update
 from trident.types import Data, Metrics, PerCost, PerSignal, Transition, encode_params
 
+DEAREST = 10.0
+"""Most that measured advantages pay for costs, in units of the advantages' spreads."""
 STEP_LENGTH = 0.03
 """Length of a step whose size is not measured by the KL (metric=euclidean)."""
 
 
 class PolicyState(NamedTuple):
     actors: Any  # stacked over kinds of agents
+    opt: Any  # of the steps on advantages, likewise
     tracker: cost_tracking.CostTracker
-    multiplier: Float[Array, "K"]  # of safety.method=lagrangian
+    multiplier: Float[Array, "K"]  # of the steps' own problems, a moving mean; with method=lagrangian by dual ascent
 
 
 class Round(NamedTuple):
@@ -57,11 +62,11 @@ class Round(NamedTuple):
     problem: Problem
     critic: CriticState
     rollout: RolloutBatch | None  # what was done in this round; None if only the critics are asked
-    critic_weight: Float[Array, ""] | float  # of the critics' gradients beside the advantages
+    trust: Float[Array, "J"]  # how much of what the critics expect of actions is measured
     tau: Float[Array, ""]
     delta: Float[Array, ""]  # trust region of one update
+    lr: Float[Array, ""]  # of steps on advantages
     multiplier: Float[Array, "K"]
-    waits: Bool[Array, ""] | bool = False  # the reward has no say in this round
 
 
 class StepReport(NamedTuple):
@@ -74,7 +79,8 @@ class StepReport(NamedTuple):
 
 def start(problem: Problem, actors: Any) -> PolicyState:
     tracker = cost_tracking.start(problem.spec.num_constraints)
-    return PolicyState(actors, tracker, jnp.zeros(problem.spec.num_constraints))
+    opt = jax.vmap(lambda actor: ADVANTAGE_ADAM.init(ravel_pytree(actor)[0]))(actors)
+    return PolicyState(actors, opt, tracker, jnp.zeros(problem.spec.num_constraints))
 
 
 def learn(
@@ -83,59 +89,69 @@ def learn(
     """Lines 10-15 of Algorithm 1: U passes over the kinds of agents."""
     config, spec, roll, count = problem.config, problem.spec, data.rollout, problem.kinds.count
     smooth = config.safety.smooth
-    rollout, critic_weight = rollout_batch(problem, state.actors, critic, roll)
+    rollout, trust, measures = rollout_batch(problem, state.actors, critic, roll)
     cost = jnp.mean(roll.cost, axis=(0, 1))
     if config.as_printed:
         cost = critic_cost_estimate(problem, state.actors, critic, roll)
     tracker, calibration = cost_tracking.measure(smooth, state.tracker, cost)
-    if config.safety.method == "lyapunov" and not config.as_printed:
-        tracker = cost_tracking.wait(config.safety, spec, state.tracker, tracker)
     excess = tracker.cost - cost_tracking.training_limits(config.safety, spec)
-    budget = cost_tracking.round_budget(config, excess, calibration)
-    multiplier = cost_tracking.raise_multiplier(spec, state.multiplier, excess)
+    budget = cost_tracking.round_budget(config, excess, calibration, tracker.drift)
+    multiplier = state.multiplier
+    if config.safety.method == "lagrangian":
+        multiplier = cost_tracking.raise_multiplier(spec, multiplier, excess)
     tau = temperature(config, fraction, rounds)
     delta = trust_region(config, fraction) / config.step.updates
-    common = Round(problem, critic, rollout, critic_weight, tau, delta, multiplier, cost_tracking.waits(tracker))
+    lr = config.step.advantage_lr * delta / (config.step.trust_region / config.step.updates)
+    price = multiplier
+    if rollout is not None:
+        spread = jnp.std(rollout.advantage, axis=0)
+        price = jnp.minimum(multiplier, DEAREST * spread[0] / jnp.maximum(spread[1:], 1e-6))
+    common = Round(problem, critic, rollout, trust, tau, delta, lr, price)
 
-    def one_pass(carry: Any, pass_key: Any) -> Any:
+    def one_pass(carry: Any, at: Any) -> Any:
+        first, pass_key = at
         batch_key, order_key, inner_key = jax.random.split(pass_key, 3)
         order = jnp.arange(count)
         if config.step.agent_order == "random" and not config.as_printed:
             order = jax.random.permutation(order_key, order)
-        before, left = carry[0], (budget - carry[1]) / count
+        before, left = carry[0], (budget - carry[2]) / count
 
         def one_kind(carry: Any, kind: Int[Array, ""]) -> Any:
-            actors, spent = carry
+            actors, opts, spent = carry
+            opt = jax.tree.map(lambda x: x[kind], opts)
             members = member_batches(problem, data, kind, batch_key)
             own_key = jax.random.fold_in(inner_key, kind)
             if config.step.agent_order == "simultaneous":
-                new, report = kind_step(common, members, kind, own_key, before, left)
+                new, opt, report = kind_step(common, members, kind, own_key, before, opt, left, first)
             else:
                 allowed = budget if config.as_printed else budget - spent
-                new, report = kind_step(common, members, kind, own_key, actors, allowed)
-            return (_replaced(actors, kind, new), spent + report.info.change[1:]), report
+                new, opt, report = kind_step(common, members, kind, own_key, actors, opt, allowed, first)
+            moved = _replaced(actors, kind, new), _replaced(opts, kind, opt)
+            return (*moved, spent + report.info.change[1:]), report
 
         return jax.lax.scan(one_kind, carry, order)
 
-    begin = (state.actors, jnp.zeros(spec.num_constraints))
-    (actors, spent), report = jax.lax.scan(one_pass, begin, jax.random.split(key, config.step.updates))
-    metrics = _measures(problem, roll, report)
+    begin = (state.actors, state.opt, jnp.zeros(spec.num_constraints))
+    passes = (problem.source != "score") * config.step.updates + (rollout is not None)
+    first = (jnp.arange(passes) == 0) & (rollout is not None)
+    (actors, opt, spent), report = jax.lax.scan(one_pass, begin, (first, jax.random.split(key, passes)))
+    metrics = measures | _measures(problem, roll, report)
     granted = jnp.where(budget < 0, jnp.sum(jnp.minimum(report.info.granted, 0.0), axis=(0, 1)), budget)
     metrics |= {
         "budget_asked": PerCost(budget),
         "budget_granted": PerCost(granted),
         "budget_spent": PerCost(spent),
         "calibration": PerCost(calibration),
+        "drift": PerCost(tracker.drift),
         "temperature": tau,
-        "waiting": jnp.asarray(common.waits, jnp.float32),
     }
     if spec.action.num_params:
         metrics["log_std"] = jnp.mean(actors["log_std"])
-    if problem.source == "weighed":
-        metrics["critic_grad_weight"] = critic_weight
-    if config.safety.method == "lagrangian":
-        metrics["multiplier"] = PerCost(multiplier)
-    return PolicyState(actors, cost_tracking.predict(smooth, tracker, spent), multiplier), metrics
+    if config.safety.method == "lyapunov":
+        last = jnp.mean(report.info.multiplier[-1], axis=0)
+        multiplier = multiplier + 0.2 * (jnp.where(jnp.isfinite(last), last, 0.0) - multiplier)
+    metrics["multiplier"] = PerCost(multiplier)
+    return PolicyState(actors, opt, cost_tracking.predict(smooth, tracker, spent), multiplier), metrics
 
 
 def _replaced(actors: Any, kind: Int[Array, ""], new: Any) -> Any:
@@ -143,8 +159,15 @@ def _replaced(actors: Any, kind: Int[Array, ""], new: Any) -> Any:
 
 
 def kind_step(
-    common: Round, members: Members, kind: Int[Array, ""], key: Any, actors: Any, budget: Float[Array, "K"]
-) -> tuple[Any, StepReport]:
+    common: Round,
+    members: Members,
+    kind: Int[Array, ""],
+    key: Any,
+    actors: Any,
+    opt: Any,
+    budget: Float[Array, "K"],
+    first: Bool[Array, ""],
+) -> tuple[Any, Any, StepReport]:
     """Lines 11-14: the constrained step of one kind, given what the kinds before it have become."""
     problem, step = common.problem, common.problem.config.step
     used = jnp.asarray(problem.spec.action.used)[members.agent[0]]
@@ -163,16 +186,23 @@ def kind_step(
     fisher, precondition = _metric(common, rows, key, theta, unravel, used)
     filtered, snr = shrink_to_signal(halves)
     gradients = filtered if step.filter else jnp.sum(halves, axis=(0, 1))
-    score_change = None
-    if common.rollout is not None:  # as long as the critics' gradient, so that a multiplier means the same for both
-        direction, score_change = score(
-            problem, common.rollout, members.agent, members.share, key, actors, theta, unravel
-        )
-        rise = fisher(direction)
-        rise *= jnp.linalg.norm(gradients[0]) / jnp.maximum(jnp.linalg.norm(rise), 1e-10)
-        own = 0.0 if step.source == "score" else common.critic_weight * gradients[0]
-        gradients = gradients.at[0].set(own + rise)
-    gradients = gradients.at[0].multiply(jnp.where(common.waits, 0.0, 1.0))
+    wish = measured = None
+    rollout = common.rollout
+    if rollout is not None:  # the first pass is the advantages'
+
+        def advantage_step() -> tuple[Array, Any]:
+            return score(
+                problem, rollout, members.agent, members.share, key, actors, theta, unravel, opt, common.lr,
+                common.multiplier,
+            )  # fmt: skip
+
+        direction, opt = jax.lax.cond(first, advantage_step, lambda: (jnp.zeros_like(theta), opt))
+        climb = fisher(direction) + step.damping * direction  # whose natural gradient is the step that is wished for
+        gradients = gradients.at[0].set(jnp.where(first, climb, gradients[0]))
+        wish = first, direction
+        measured = measured_change(problem, rollout, members.agent, members.share, actors, unravel)
+        costs = members.size * jax.jacrev(measured)(theta)
+        gradients = gradients.at[1:].set(_mixed(common, gradients[1:], costs))
 
     def surrogates(t: Float[Array, "D"]) -> Float[Array, "J"]:
         """The true change of all surrogates, which the line search checks. Each member's change among the others as
@@ -182,18 +212,23 @@ def kind_step(
         changes = change_among(actors, new)
         if len(members.agent) > 1:
             changes = 0.5 * (changes + change_among(_replaced(actors, kind, new), new))
-        if score_change is not None:
-            gain = members.size * score_change(t)
-            own = 0.0 if step.source == "score" else common.critic_weight * changes[0]
-            changes = changes.at[0].set(own + gain)
+        changes = changes.at[0].set(jnp.where(first, 1e-6, changes[0]))  # clipped steps are their own judge
+        if measured is not None:
+            changes = changes.at[1:].set(_mixed(common, changes[1:], members.size * measured(t)))
         return _lagrangian(common, changes)
 
     new, info = constrained_update(
-        _rule(common), theta, _lagrangian(common, gradients), surrogates, fisher,
+        _rule(common, first), theta, _lagrangian(common, gradients), surrogates, fisher,
         lambda t: actor_apply(unravel(t), rows.obs, rows.base_offset), rows.mode_mask, used, rows.weight, budget,
-        precondition,
+        precondition, wish,
     )  # fmt: skip
-    return unravel(new), StepReport(kind, info, snr)
+    return unravel(new), opt, StepReport(kind, info, snr)
+
+
+def _mixed(common: Round, expected: Float[Array, "K *D"], measured: Float[Array, "K *D"]) -> Float[Array, "K *D"]:
+    """What the critics say of the costs, as far as it came true; the rest is what was measured."""
+    trust = common.trust[1:].reshape(-1, *(1,) * (expected.ndim - 1))
+    return trust * expected + (1.0 - trust) * measured
 
 
 def own_rows(problem: Problem, members: Members) -> tuple[Seen, Float[Array, "m B"]]:
@@ -219,12 +254,14 @@ def _sum(of_member: Any, members: Members, weight: Float[Array, "m B"]) -> Any:
     return jax.tree.map(lambda x: jnp.sum(x, axis=0), jax.vmap(of_member)(members.batch, members.agent, weight))
 
 
-def _rule(common: Round) -> UpdateRule:
+def _rule(common: Round, first: Bool[Array, ""]) -> UpdateRule:
     config = common.problem.config
     step, recovery = config.step, config.safety.recovery
     rule = UpdateRule(common.delta, step.cg_steps, step.damping, step.backtracks, recovery=recovery)
     if config.as_printed:
         rule = rule._replace(demands="none", divergence="new-old", recovery="none" if recovery == "none" else "paper")
+    if common.rollout is not None:
+        rule = rule._replace(own_length=first, reach=jnp.where(first, jnp.inf, common.trust[0]))
     return rule._replace(slack=float("inf")) if step.metric == "euclidean" else rule
 
 

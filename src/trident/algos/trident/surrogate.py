@@ -9,6 +9,7 @@ that go with them; the other agents act as their current policies do. All J = 1 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -17,20 +18,20 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from trident.algos.common.actor import BaseOffset, actor_apply, actors_apply
-from trident.algos.common.inputs import q_input
+from trident.algos.common.central_critic import CriticInput, Slot
 from trident.algos.common.kinds import Kinds, actor_input
+from trident.algos.trident import critics as pirc
 from trident.algos.trident.critics import Critics, CriticState
 from trident.algos.trident.problem import TAU_START, Problem
 from trident.maths import hybrid
 from trident.maths.discrete_gradient import relaxations
-from trident.nets import mlp_after_first
 from trident.physics_value import PhysicsFit, physics_parts, q_phys
 from trident.types import ActionSpec, HybridAction, Physics, decode_params
 
 KAPPA = 2.0
 """Ratio of the two temperatures of ratio-locked stgc."""
-INNER_LR = 5e-4
-"""Learning rate of the inner steps; only their direction is used."""
+ADVANTAGE_ADAM = optax.chain(optax.clip_by_global_norm(10.0), optax.scale_by_adam(eps=1e-5))
+"""Without its step size."""
 INNER_MINIBATCHES = 4
 
 
@@ -56,7 +57,7 @@ class RolloutBatch(NamedTuple):
     mode: Int[Array, "B N"]
     raw: Float[Array, "B N P"]
     log_prob: Float[Array, "B N"]
-    advantage: Float[Array, "B"]
+    advantage: Float[Array, "B J"]  # of the reward and of every cost, without their means
     base_offset: BaseOffset | None = None
 
 
@@ -189,7 +190,7 @@ def _view(problem: Problem, critic: CriticState, actors: Any, batch: PolicyBatch
     if problem.source == "closed-form":
         fit = fit._replace(unit=fit.unit.at[0].set(0.0))
     return through_critics(
-        critic.critics, fit, problem.closed_form, spec.action, problem.discounts, batch,
+        pirc.bodies(problem), critic.critics, fit, problem.closed_form, spec.action, problem.discounts, batch,
         everyone, agent, problem.num_signals,
     )  # fmt: skip
 
@@ -203,18 +204,17 @@ def score(
     actors: Any,
     theta: Float[Array, "D"],
     unravel: Any,
+    opt: Any,
+    lr: Any,
+    multiplier: Float[Array, "K"],
 ) -> tuple[Float[Array, "D"], Any]:
-    """Where a few clipped steps on this round's advantages lead (as a direction), and the mean gain of a member's
-    surrogate as a function of theta. Rows are pairs of a sample and a member."""
-    step_config, kinds = problem.config.step, problem.kinds
-    used = jnp.asarray(problem.spec.action.used)
-    drift = drifts(kinds, used, rollout, actors)
-    own = RatioRows.of(kinds, rollout, agents)
-    others = jnp.exp(jnp.sum(drift, axis=-1, keepdims=True) - drift[:, agents])  # of everyone but the member itself
-    advantage = (rollout.advantage[:, None] * others).reshape(-1)
-    weight = (rollout.alive[:, agents] * share).reshape(-1)
-    weight = weight / jnp.maximum(jnp.sum(weight), 1e-8)
-    adam = optax.chain(optax.clip_by_global_norm(10.0), optax.adam(INNER_LR, eps=1e-5))
+    """The step that a few clipped minibatch updates on this round's advantages take (PPO's), costs being paid for by
+    their multipliers; and the optimiser as it is then. Rows are pairs of a sample and a member."""
+    step_config, used = problem.config.step, jnp.asarray(problem.spec.action.used)
+    own, weight, others = weighted_rows(problem, rollout, agents, share, actors)
+    paid = rollout.advantage[:, 0] - rollout.advantage[:, 1:] @ multiplier
+    paid = (paid - jnp.mean(paid)) / (jnp.std(paid) + 1e-8)
+    advantage = jnp.repeat(paid, len(agents)) * others
 
     def loss(t: Float[Array, "D"], pick: Int[Array, "H"]) -> Float[Array, ""]:
         ratio = own.ratio(unravel(t), used[agents[0]], pick)
@@ -224,19 +224,47 @@ def score(
 
     def step(carry: Any, pick: Int[Array, "H"]) -> Any:
         t, opt = carry
-        updates, opt = adam.update(jax.grad(loss)(t, pick), opt, t)
-        return (t + updates, opt), None
+        updates, opt = ADVANTAGE_ADAM.update(jax.grad(loss)(t, pick), opt, t)
+        return (t - lr * updates, opt), None
 
     total = advantage.shape[0]
     key, _ = jax.random.split(key)
     keys = jax.random.split(key, step_config.inner_epochs)
     size = total // INNER_MINIBATCHES
     picks = jax.vmap(lambda k: jax.random.permutation(k, total))(keys)[:, : size * INNER_MINIBATCHES]
-    (there, _), _ = jax.lax.scan(step, (theta, adam.init(theta)), picks.reshape(-1, size))
-    everything = slice(None)
-    return there - theta, lambda t: jnp.sum(
-        weight * (own.ratio(unravel(t), used[agents[0]], everything) - 1.0) * advantage
-    )
+    (there, opt), _ = jax.lax.scan(step, (theta, opt), picks.reshape(-1, size))
+    return there - theta, opt
+
+
+def measured_change(
+    problem: Problem,
+    rollout: RolloutBatch,
+    agents: Int[Array, "m"],
+    share: Float[Array, "m"],
+    actors: Any,
+    unravel: Any,
+) -> Callable[[Float[Array, "D"]], Float[Array, "K"]]:
+    """The mean change of a member's costs as a function of theta, by this round's advantages: E[(ratio - 1) A_k]."""
+    used = jnp.asarray(problem.spec.action.used)
+    own, weight, others = weighted_rows(problem, rollout, agents, share, actors)
+    advantage = (weight * others)[:, None] * jnp.repeat(rollout.advantage[:, 1:], len(agents), axis=0)
+
+    def change(t: Float[Array, "D"]) -> Float[Array, "K"]:
+        return (own.ratio(unravel(t), used[agents[0]], slice(None)) - 1.0) @ advantage
+
+    return change
+
+
+def weighted_rows(
+    problem: Problem, rollout: RolloutBatch, agents: Int[Array, "m"], share: Float[Array, "m"], actors: Any
+) -> tuple[RatioRows, Float[Array, "R"], Float[Array, "R"]]:
+    """Rows of samples and members, their weights, which sum to one, and how much likelier what the others did has
+    become since."""
+    drift = drifts(problem.kinds, jnp.asarray(problem.spec.action.used), rollout, actors)
+    others = jnp.exp(jnp.sum(drift, axis=-1, keepdims=True) - drift[:, agents])  # of everyone but the member itself
+    weight = (rollout.alive[:, agents] * share).reshape(-1)
+    weight = weight / jnp.maximum(jnp.sum(weight), 1e-8)
+    return RatioRows.of(problem.kinds, rollout, agents), weight, others.reshape(-1)
 
 
 class RatioRows(NamedTuple):
@@ -264,6 +292,7 @@ class RatioRows(NamedTuple):
 
 
 def through_critics(
+    nets: pirc.Bodies,
     critics: Critics,
     fit: PhysicsFit,
     physics: Physics | None,
@@ -284,7 +313,10 @@ def through_critics(
     def phys(unit: Array) -> Array:
         return physics_of_modes(physics, fit, spec, discount, batch.state, joint.action, agent, unit, num_signals)
 
-    stack = _slots(critics, batch, joint, agent)
+    x = CriticInput(batch.state, batch.obs, joint.encoded)
+    stack = [jax.vmap(lambda net: nets.reward.slot(net, x, agent))(jax.tree.map(lambda w: w[None], critics.reward))]
+    if critics.cost is not None:
+        stack.append(jax.vmap(lambda net: nets.cost.slot(net, x, agent))(critics.cost))
 
     def my_input(choice: Choice) -> Array:
         mixed = jnp.einsum("brm,bmp->brp", choice.sample, choice.unit)
@@ -296,14 +328,14 @@ def through_critics(
 
     def value(choice: Choice) -> Array:
         mine = my_input(choice)
-        learned = jnp.concatenate([jax.vmap(_slot_value, in_axes=(0, None))(slot, mine) for slot in stack])
+        learned = jnp.concatenate([jax.vmap(Slot.value, in_axes=(0, None))(slot, mine) for slot in stack])
         return total(choice, jnp.moveaxis(learned, 0, -1) * fit.unit, phys(choice.unit))
 
     def action_grad(choice: Choice) -> tuple[Array, Choice]:
         closed, d_closed = physics_gradients(phys, choice.unit)
         mine, back = jax.vjp(my_input, choice)
         values, action_grads = zip(
-            *(jax.vmap(_slot_gradient, in_axes=(0, None))(slot, mine) for slot in stack), strict=True
+            *(jax.vmap(Slot.value_and_gradient, in_axes=(0, None))(slot, mine) for slot in stack), strict=True
         )
         learned = jnp.moveaxis(jnp.concatenate(values), 0, -1) * fit.unit
         dq = jnp.concatenate(action_grads) * fit.unit[:, None, None, None]  # [J, B, R, A]
@@ -319,44 +351,6 @@ def through_critics(
         return out, jax.vmap(of_signal)(jnp.arange(num_signals))
 
     return CriticView(value, action_grad)
-
-
-class Slot(NamedTuple):
-    """One network as a function of agent i's action."""
-
-    net: Any
-    rest: Float[Array, "*stack B H"]  # the first layer's sum over everything else
-    weight: Float[Array, "*stack A H"]  # the first layer's rows of agent i's action
-
-
-def _slots(critics: Critics, batch: PolicyBatch, joint: Joint, agent: Int[Array, ""]) -> list[Slot]:
-    """The reward's network and the costs', each as a stack."""
-    agents, width = joint.encoded.shape[-2:]
-    rest = q_input(batch.state, batch.obs, joint.encoded.at[:, agent].set(0.0))
-    offset = rest.shape[-1] - agents * width + agent * width
-
-    def slot(net: Any) -> Slot:
-        first = net[0]
-        mine = jax.lax.dynamic_slice_in_dim(first["w"], offset, width, axis=0)
-        return Slot(net, rest @ first["w"] + first["b"], mine)
-
-    one = jax.tree.map(lambda w: w[None], critics.reward)
-    return [jax.vmap(slot)(stack) for stack in (one, critics.cost) if stack is not None]
-
-
-def _slot_value(slot: Slot, mine: Float[Array, "B R A"]) -> Float[Array, "B R"]:
-    return mlp_after_first(slot.net, slot.rest[:, None] + mine @ slot.weight)[..., 0]
-
-
-def _slot_gradient(slot: Slot, mine: Float[Array, "B R A"]) -> tuple[Float[Array, "B R"], Float[Array, "B R A"]]:
-    """Rows are independent: the gradient of the sum is the gradient of each."""
-
-    def summed(m: Array) -> tuple[Array, Array]:
-        q = _slot_value(slot, m)
-        return jnp.sum(q), q
-
-    action_grad, q = jax.grad(summed, has_aux=True)(mine)
-    return q, action_grad
 
 
 def physics_of_modes(
