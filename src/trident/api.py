@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -193,6 +193,8 @@ def render(
     seed: int = 0,
     shielded: bool = False,
     spec: EnvSpec | None = None,
+    figure: bool = False,
+    mp4: bool = False,
 ) -> list[Path]:
     """Play an episode; a chart of it, a video, and its last frame as PNG and SVG.
 
@@ -200,19 +202,21 @@ def render(
     which paints step t on an empty matplotlib figure, or one that fits all environments. `states` are the private
     states of the whole episode [T + 1, ...] as NumPy arrays. A drawing that takes `changed` is also told which actions
     [T, N] the shield altered.
-    """
-    from trident.report.scene_figure import draw_scene  # matplotlib takes a second to import
-    from trident.report.video import write_chart, write_frame, write_gif
 
+    With `figure` it is drawn for print instead, as PDF, SVG and PNG: by the environment's `figure(figure, states)` if
+    it has one, else as four snapshots. With `mp4` the video is also written as MP4 (needs ffmpeg).
+    """
+    from trident.report import video  # matplotlib takes a second to import
+    from trident.report.scene_figure import draw_scene
+
+    if mp4:
+        video.check_ffmpeg()
     session.enable_compilation_cache()
     key = jax.random.fold_in(jax.random.key(seed), showing.STREAM)
     episode = backend_of(env).play(env, policy, key, steps, shielded)
     spec, out = spec or env.spec, episode.steps
     folder.mkdir(parents=True, exist_ok=True)
-    costs = {c.name: out.cost[:, k] for k, c in enumerate(spec.constraints)}
-    limits = {c.name: c.limit for c in spec.constraints}
-    files = [folder / "episode.png"]
-    write_chart(files[0], title, mode_names(spec), episode.action.mode, np.asarray(out.reward), costs, limits)  # pyright: ignore[reportArgumentType]
+    length = len(out.reward)
     draw = None if hasattr(env, "scene") else getattr(env, "draw", None)
     if draw is None:
         scene = watching.scene_of(env, episode)
@@ -220,11 +224,21 @@ def render(
     else:
         told = watching.told(draw, episode)
         frame = lambda figure, t: draw(figure, episode.states, t, **told)  # noqa: E731
+    if figure:
+        own: Any = getattr(env, "figure", None)
+        snapshots = partial(video.draw_snapshots, draw=frame, last=length)
+        whole = snapshots if own is None else lambda f: own(f, episode.states, **watching.told(own, episode))
+        return video.write_figure(folder / "figure", whole)
+    costs = {c.name: out.cost[:, k] for k, c in enumerate(spec.constraints)}
+    limits = {c.name: c.limit for c in spec.constraints}
+    files = [folder / "episode.png"]
+    video.write_chart(files[0], title, mode_names(spec), episode.action.mode, np.asarray(out.reward), costs, limits)  # pyright: ignore[reportArgumentType]
     files += [folder / "episode.gif", folder / "last.png", folder / "last.svg"]
-    length = len(out.reward)
-    write_gif(files[1], frame, length + 1)
+    video.write_gif(files[1], frame, length + 1)
     for path in files[2:]:
-        write_frame(path, frame, length)
+        video.write_frame(path, frame, length)
+    if mp4:
+        files.append(video.write_mp4(folder / "episode.mp4", frame, length + 1))
     return files
 
 
@@ -314,14 +328,23 @@ class Run:
         state = jax.tree.map(lambda x: x[self.row()], self.state.algo)
         return showing.replay(self.setup, state, not self.setup.algorithm.sampled, beside, seed)
 
-    def render(self, folder: Path | None = None, steps: int | None = None, seed: int = 0) -> list[Path]:
+    def render(
+        self,
+        folder: Path | None = None,
+        steps: int | None = None,
+        seed: int = 0,
+        *,
+        figure: bool = False,
+        mp4: bool = False,
+    ) -> list[Path]:
         """A chart of one episode and, if the environment can be drawn, a video of it."""
         env, spec, algorithm, settings = self.setup
         seed = check_value("seed", Seed, seed)
         steps = None if steps is None else check_value("steps", Annotated[int, Range(1, 10**7)], steps)
         title, folder = f"{algorithm.name} on {spec.name}", folder or self.out / FIGURES
         shielded = settings.shielded
-        return render(env, self.policy(), folder, title, steps=steps, seed=seed, shielded=shielded, spec=spec)
+        look: Any = {"figure": figure, "mp4": mp4}
+        return render(env, self.policy(), folder, title, steps=steps, seed=seed, shielded=shielded, spec=spec, **look)
 
     def act(
         self,

@@ -10,7 +10,7 @@ import pytest
 from support.run_files import whole_result, write_files
 
 from trident.bench import table_runner as c
-from trident.bench.paper import CAMPAIGNS, HARD
+from trident.bench.paper import CAMPAIGNS, HARD, SCENARIOS
 from trident.cli import main
 from trident.errors import TridentError
 from trident.report.compare import load_runs
@@ -19,7 +19,7 @@ from trident.report.paper_table import convergence, grid_table, over_training, v
 from trident.report.records import lines_of
 from trident.report.stats import bootstrap, bootstrap_groups
 from trident.run_directory import read_run, write_json
-from trident.training.registry import ALGORITHMS
+from trident.training.registry import ALGORITHMS, make_env
 
 CONSTRAINTS = [{"name": "energy", "limit": 0.01, "unit": "rate"}, {"name": "coverage", "limit": 0.03, "unit": "rate"}]
 
@@ -485,3 +485,11 @@ def test_a_damaged_record_is_one_line(tmp_path, name, capsys):
     (tmp_path / "mappo" / name).write_text('{"torn')
     assert main(f"bench table1 --methods mappo --episodes 4 --seeds 1 --out {tmp_path}".split()) == 2
     assert f"{name} is damaged: it is not JSON" in capsys.readouterr().err
+
+
+def test_columns_of_the_scenarios_are_what_their_environments_are_evaluated_by():
+    for env in SCENARIOS.envs:
+        spec = make_env(env).spec
+        known = {"reward", *(f"cost/{c.name}" for c in spec.constraints), *(f"metric/{m.name}" for m in spec.metrics)}
+        assert set(SCENARIOS.columns_of(env)) <= known
+        assert {f"cost/{c.name}" for c in spec.constraints} <= set(SCENARIOS.columns_of(env))

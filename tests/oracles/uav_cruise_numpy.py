@@ -75,7 +75,8 @@ def give_way(c, wanted, uav, i):
         towards = rel / max(math.hypot(*rel), 1.0)
         room = max(math.hypot(*rel), 1.0) - 1.6 * c.separation
         most = math.sqrt(0.5 * c.accel * room) if room > 0 else room
-        wanted = wanted - max(wanted @ towards - most, 0.0) * towards
+        right = np.array([towards[1], -towards[0]])
+        wanted = wanted - max(wanted @ towards - most, 0.0) * (towards - 0.4 * right)
     return wanted
 
 

@@ -52,7 +52,7 @@ def rows(count: int) -> list[dict]:
 def test_every_figure_is_drawn_from_records_alone(tmp_path, count):
     write_files(tmp_path, RUN, None, rows(count))
     paths = figures.draw_figures(tmp_path)
-    assert [p.name for p in paths] == ["learning.png", "metrics.png", "modes.png", "diagnostics.png"]
+    assert [p.name for p in paths] == ["learning.png", "metrics.png", "modes.png", "diagnostics.png", "margin.png"]
     for path in paths:
         with Image.open(path) as image:
             assert image.width > 600
@@ -311,3 +311,38 @@ def test_units_in_brackets_reach_the_terminal():
     stream = Terminal()
     LiveProgress(stream).say("exec [s]  ev [rate]")
     assert stream.getvalue() == "exec [s]  ev [rate]\n"
+
+
+def test_the_margin_shows_what_is_left_of_a_limit_and_when_an_update_recovered():
+    records = rows(10)
+    for record in records:
+        record["values"]["recovery"] = [1.0 if record["round"] in (2, 3) else 0.0] * 2
+    axes = plt.figure().subplots()
+    figures.margin_panels(RUN, records)[0](axes)
+    margin = axes.lines[1].get_ydata()
+    cost = np.array([1.0 / t + (0.05 if t < 5 else 0.0) for t in range(1, 11)])
+    np.testing.assert_allclose(margin, (0.5 - cost) / 0.5)
+    np.testing.assert_allclose(axes.lines[2].get_ydata()[-1], margin.mean())
+    marks = axes.collections[-1].get_offsets()
+    np.testing.assert_allclose(marks, [(20.0, margin[1]), (30.0, margin[2])])
+    assert "recovery step" in [text.get_text() for text in axes.get_legend().get_texts()]
+    plt.close("all")
+
+
+def test_a_figure_for_print_is_vectors_and_pixels(tmp_path):
+    def draw(figure):
+        video.draw_snapshots(figure, lambda part, t: part.text(0.5, 0.5, f"step {t}"), 8)
+
+    files = video.write_figure(tmp_path / "figure", draw)
+    assert [f.suffix for f in files] == [".pdf", ".svg", ".png"]
+    assert files[0].read_bytes().startswith(b"%PDF")
+    svg = files[1].read_text(encoding="utf-8")
+    assert all(f"step {t}</text>" in svg for t in (2, 4, 6, 8))  # letters, not outlines
+    with Image.open(files[2]) as image:
+        assert image.width > 1500  # whatever margins were cut off
+
+
+def test_mp4_without_ffmpeg_is_one_line(monkeypatch):
+    monkeypatch.setattr(video.shutil, "which", lambda name: None)
+    with pytest.raises(TridentError, match="ffmpeg, which is not installed"):
+        video.check_ffmpeg()

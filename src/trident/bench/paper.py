@@ -24,6 +24,12 @@ class Campaign:
     full_steps: int | None = None
     """The paper's environment steps per seed; a shorter run is marked as unconverged."""
 
+    own: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """More columns, of one environment each."""
+
+    def columns_of(self, env: str) -> tuple[str, ...]:
+        return (*self.columns, *self.own.get(env, ()))
+
     @property
     def about(self) -> str:
         return self.envs[0] if len(self.envs) == 1 else f"{len(self.envs)} environments, {self.envs[0]} first"
@@ -143,5 +149,19 @@ SMAC = Campaign(
     full_steps=5_000_000,
 )
 
-CAMPAIGNS = {"table1": TABLE1, "ablations": ABLATIONS, "table4-aim": AIM, "table6": SMAC}
+SCENARIOS = Campaign(
+    envs=("uav-nofly", "uav-cruise", "uav-coverage"),
+    methods=("mappo", "mappo-lag", "shielded", "trident-scratch", "trident"),
+    columns=("reward",),
+    own={
+        "uav-nofly": ("metric/arrived", "metric/time", "cost/penetration", "cost/energy"),
+        "uav-cruise": ("metric/fresh", "metric/deliveries", "cost/separation", "cost/battery", "cost/link"),
+        "uav-coverage": ("metric/detected", "metric/power", "cost/sectors", "cost/separation"),
+    },
+    headline="reward",
+    prefix="uav-",
+)
+"""The paper's qualitative figures, for which it prints no numbers."""
+
+CAMPAIGNS = {"scenarios": SCENARIOS, "table1": TABLE1, "ablations": ABLATIONS, "table4-aim": AIM, "table6": SMAC}
 """The printed numbers of Tables 1, 2, 4 (its left half) and 6; rates as shares."""

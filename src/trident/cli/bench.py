@@ -205,7 +205,9 @@ def _tables(
     for env, folders in done.items():
         title = f"{env}\n\n" if len(campaign.envs) > 1 else ""
         paper = campaign.paper.get(env, {})
-        parts.append(title + versus_table(folders, campaign.columns, paper, lost[env], style, campaign.full_steps))
+        parts.append(
+            title + versus_table(folders, campaign.columns_of(env), paper, lost[env], style, campaign.full_steps)
+        )
     return "\n\n".join(parts)
 
 

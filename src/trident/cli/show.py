@@ -52,6 +52,10 @@ class RenderOptions:
     """Import the environment from the module that a run names, which is to run its code."""
     shielded: bool = False
     """Pass a scripted policy's actions through the environment's shield (a run is shielded as it was trained)."""
+    figure: bool = False
+    """Draw the episode for print instead: figure.pdf, figure.svg and figure.png."""
+    mp4: bool = False
+    """Also write the video as MP4 (needs ffmpeg)."""
 
 
 def render(argv: list[str]) -> int:
@@ -62,12 +66,13 @@ Examples:
   trident render runs/my-run
   trident render uav-mec --policy greedy --steps 100 --out pictures
   trident render intersection --policy aggressive --shielded
+  trident render uav-nofly --policy planner --figure      PDF, SVG and PNG
 """
     options = parse(RenderOptions, argv, "render", text)
     if (Path(options.what) / "run.json").is_file() and options.policy is None:
         run = api.load(options.what, trust=options.trust)
         run = run if options.env is None else run.on(options.env, options.env_arg)
-        files = run.render(options.out, options.steps, options.seed)
+        files = run.render(options.out, options.steps, options.seed, figure=options.figure, mp4=options.mp4)
     else:
         files = _render_scripted(options)
     print("\n".join(map(str, files)))
@@ -95,7 +100,15 @@ def _render_scripted(options: RenderOptions) -> list[Path]:
         raise TridentError(f"{env.spec.name} has no shield: leave out --shielded")
     policy, title = api.scripted_policy(env, name), f"{name} on {env.spec.name}"
     return api.render(
-        env, policy, options.out or folder, title, steps=options.steps, seed=options.seed, shielded=options.shielded
+        env,
+        policy,
+        options.out or folder,
+        title,
+        steps=options.steps,
+        seed=options.seed,
+        shielded=options.shielded,
+        figure=options.figure,
+        mp4=options.mp4,
     )
 
 

@@ -54,6 +54,7 @@ STYLE = {
     "legend.frameon": False,
     "legend.fontsize": 8.5,
 }
+RECOVERY = "#7A3E9D"
 COMPARED_ROUNDS = 5
 """Rounds over which the curves of a comparison are averaged."""
 
@@ -74,6 +75,7 @@ def draw_figures(out: Path) -> list[Path]:
         "metrics": metric_panels(run, records),
         "modes": mode_panels(run, records),
         "diagnostics": diagnostic_panels(records),
+        "margin": margin_panels(run, records),
     }
     notes = {"metrics": f"means over the steps of each round; {note}", "modes": "mean over seeds"}
     return [
@@ -220,6 +222,42 @@ def learning_panels(run: dict[str, Any], records: list[Record], beside: Policies
     if run["constraints"]:
         panels.append(lambda ax: _spent(ax, run, records))
     return panels
+
+
+def margin_panels(run: dict[str, Any], records: list[Record]) -> list[Panel]:
+    """How much of each limit is left, round by round, with the rounds marked in which an update recovered: in which no
+    constrained step existed and the violated costs were lowered instead."""
+    return [lambda ax, c=c: _margin(ax, records, c) for c in run["constraints"]]
+
+
+def recoveries(records: list[Record]) -> tuple[np.ndarray, np.ndarray]:
+    """(env_steps [R], share of each round's updates that were recovery steps [R]); zeros for a method without them."""
+    found = "recovery" in names(records)
+    steps, share = series(records, "recovery" if found else "reward")
+    return steps, _mean(share) if found else np.zeros(len(steps))
+
+
+def _margin(ax: Axes, records: list[Record], constraint: dict[str, Any]) -> None:
+    limit = constraint["limit"]
+    scale = limit if limit > 0.0 else 1.0
+    steps, cost = series(records, f"cost/{constraint['name']}")
+    margin = (limit - _mean(cost)) / scale
+    at, share = recoveries(records)
+    ax.axhline(0.0, color=LIMIT, ls="--", lw=1.4, label="limit")
+    ax.plot(steps, margin, color=SAFE, lw=1.2, alpha=0.8, label="margin of the round")
+    so_far = np.nancumsum(margin) / np.maximum(np.cumsum(np.isfinite(margin)), 1)
+    ax.plot(steps, so_far, color=INK, lw=1.8, label="mean so far")
+    ax.fill_between(steps, margin, 0.0, where=(margin < 0.0).tolist(), color=LIMIT, alpha=0.25, lw=0)
+    acted = np.flatnonzero(np.nan_to_num(share) > 0.0)
+    if len(acted):
+        level = np.interp(at[acted], steps, np.nan_to_num(margin))
+        size = 20.0 + 80.0 * share[acted]
+        ax.scatter(at[acted], level, s=size, marker="v", color=RECOVERY, zorder=5, label="recovery step")
+    what = "of the limit" if limit > 0.0 else constraint["unit"]
+    ax.set_title(f"margin to the limit {limit:g} on {constraint['name']}, {what}")
+    low = min(-0.5, float(np.nanmin(margin, initial=-0.5)))
+    ax.set_ylim(max(low, -5.0) - 0.1, 1.1 if limit > 0.0 else None)
+    ax.legend()
 
 
 def metric_panels(run: dict[str, Any], records: list[Record]) -> list[Panel]:

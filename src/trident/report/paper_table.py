@@ -30,6 +30,18 @@ NAMES = {
     "metric/deaths": "deaths %",
     "metric/crowding": "crowding %",
     "metric/length": "steps",
+    "metric/arrived": "arrived %",
+    "metric/time": "time s",
+    "metric/fresh": "fresh %",
+    "metric/deliveries": "deliveries/min",
+    "metric/detected": "detected %",
+    "metric/power": "power W",
+    "cost/penetration": "penetration %",
+    "cost/energy": "too much power %",
+    "cost/separation": "too near %",
+    "cost/battery": "low battery %",
+    "cost/link": "no link %",
+    "cost/sectors": "sectors in need %",
 }
 RATES = {name for name, text in NAMES.items() if text.endswith("%")}
 """Shown in percent."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 
@@ -17,6 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from PIL import Image
 
+from trident.errors import TridentError
 from trident.report.figures import STYLE
 from trident.report.palette import LIMIT, SERIES, agent_name, mode_colour
 
@@ -50,6 +54,56 @@ def write_frame(path: Path, draw: Draw, t: int) -> None:
     with _figure(140) as figure:
         draw(figure, t)
         figure.savefig(path)
+
+
+def check_ffmpeg() -> None:
+    """One line where there is no ffmpeg, before anything is played."""
+    if shutil.which("ffmpeg") is None:
+        raise TridentError("--mp4 needs ffmpeg, which is not installed: the GIF is written without it")
+
+
+def write_mp4(path: Path, draw: Draw, frames: int, seconds: float = 12.0) -> Path:
+    """Every frame, by ffmpeg."""
+    rate = min(max(round(frames / seconds), 4), 30)
+    with _figure(120) as figure:
+        width, height = (int(side) // 2 * 2 for side in figure.get_size_inches() * figure.dpi)
+        command = ["ffmpeg", "-y", "-loglevel", "error", "-f", "rawvideo", "-pix_fmt", "rgba"]
+        command += ["-s", f"{width}x{height}", "-r", str(rate), "-i", "-", "-pix_fmt", "yuv420p", str(path)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+            assert process.stdin is not None
+            for t in range(frames):
+                figure.clear()
+                draw(figure, t)
+                figure.canvas.draw()
+                pixels = np.asarray(figure.canvas.buffer_rgba())[:height, :width]  # pyright: ignore[reportAttributeAccessIssue]
+                process.stdin.write(np.ascontiguousarray(pixels).tobytes())
+    if process.returncode:
+        raise TridentError(f"ffmpeg could not write {path}: its message is above")
+    return path
+
+
+PRINT = {"font.family": "DejaVu Sans", "pdf.fonttype": 42, "svg.fonttype": "none", "savefig.bbox": "tight"}
+"""Letters stay letters, so that they can be searched and edited."""
+
+
+def write_figure(stem: Path, draw: Callable[[Figure], None]) -> list[Path]:
+    """A figure for print, as PDF and SVG, and as PNG."""
+    with mpl.rc_context(PRINT):  # pyright: ignore[reportArgumentType]
+        figure = plt.figure(figsize=(7.2, 4.0))
+        draw(figure)
+        files = [stem.with_suffix(f".{kind}") for kind in ("pdf", "svg", "png")]
+        for file in files:
+            figure.savefig(file, dpi=200, metadata={"Date": None} if file.suffix == ".svg" else None)
+        plt.close(figure)
+    return files
+
+
+def draw_snapshots(figure: Figure, draw: Callable[[Any, int], None], last: int) -> None:
+    """An episode at four even times, the last at its end: whole frames, two by two."""
+    figure.set_size_inches(17.0, 9.6)
+    parts: Any = figure.subfigures(2, 2)
+    for k, part in enumerate(parts.flat):
+        draw(part, round(last * (k + 1) / 4))
 
 
 @contextmanager

@@ -53,7 +53,7 @@ class CoverageConfig:
     """Reward lost per W that a UAV takes on average. 0: energy does not count."""
     sector_min: float = 0.12
     """Least mean detection in a sector."""
-    sector_limit: float = 0.02
+    sector_limit: float = 0.03
     """Limit on the share of sectors below their minimum."""
     separation_limit: float = 2e-3
     """Limit on the share of UAVs too near another or an obstacle."""

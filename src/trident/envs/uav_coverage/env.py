@@ -41,7 +41,7 @@ from trident.envs.uav_coverage.dynamics import (
 from trident.envs.uav_coverage.physics import build_physics, grace_left, pack, usual_radius
 from trident.envs.uav_coverage.shield import shield
 from trident.physics.flight import length
-from trident.types import ActionSpec, Constraint, EnvSpec, HybridAction, Key, Metric, TimeStep, follow
+from trident.types import ActionSpec, Constraint, EnvSpec, FailSafe, HybridAction, Key, Metric, TimeStep, follow
 
 # --- config ---------------------------------------------------------------------------------------
 
@@ -60,15 +60,28 @@ def action_spec(config: CoverageConfig) -> ActionSpec:
     high = np.array([(0.0, 0.0, far), (top, top, far), (top, 0.0, far)], np.float32)
     used = np.array([(False, False, True), (True, True, True), (True, False, True)])
     spread = lambda table: np.repeat(table[None], c.num_uavs, 0)  # noqa: E731
-    return ActionSpec(spread(low), spread(high), spread(used), MODES, ("vx or speed", "vy", "radius"))
+    names, units = ("vx or speed", "vy", "radius"), ("m/s", "m/s", "m")
+    return ActionSpec(spread(low), spread(high), spread(used), MODES, names, units)
+
+
+def fail_safe(config: CoverageConfig) -> FailSafe:
+    params = np.zeros((len(MODES), 3), np.float32)
+    params[:, 2] = usual_radius(config)
+    return FailSafe("hold", tuple(range(len(MODES))), params, help="brake and stay, sense as usual")
 
 
 def constraints(config: CoverageConfig) -> tuple[Constraint, ...]:
     c = config
     return (
-        Constraint("sectors", c.sector_limit, help=f"share of sectors with a detection below {c.sector_min:g}"),
-        Constraint("separation", c.separation_limit, help=f"share of UAVs within {c.separation:g} m of another"),
-    )
+        Constraint(
+            "sectors", c.sector_limit, help=f"share of sectors with a detection below {c.sector_min:g}",
+            formula=f"mean over sectors of 1[mean detection < {c.sector_min:g}], 0 in the first {c.grace} slots",
+        ),
+        Constraint(
+            "separation", c.separation_limit, help=f"share of UAVs within {c.separation:g} m of another",
+            formula=f"mean over UAVs of 1[distance to the nearest other < {c.separation:g} m, or within an obstacle]",
+        ),
+    )  # fmt: skip
 
 
 METRICS = (
@@ -248,6 +261,8 @@ class UavCoverage:
             constraints=constraints(config),
             horizon=config.horizon,
             metrics=METRICS,
+            step_seconds=config.slot,
+            fail_safe=fail_safe(config),
         )
         suggest = partial(base_policy, config, self.spec.action)
         self.physics = replace(build_physics(config), base_policy=suggest)

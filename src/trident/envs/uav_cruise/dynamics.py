@@ -44,9 +44,9 @@ class CruiseState(NamedTuple):
     clock: Int[Array, ""]
 
 
-NEAR, CAUTION, AWAY = 1.6, 0.5, 1.0
+NEAR, CAUTION, AWAY, ASIDE = 1.6, 0.5, 1.0, 0.4
 """Others are avoided so as to stop so many separations away, with this share of the acceleration; who is nearer is
-left at so many m/s per m."""
+left at so many m/s per m; and with so much of it to the right."""
 
 # --- who goes where -------------------------------------------------------------------------------
 
@@ -130,7 +130,8 @@ def give_way(
     most = jnp.where(room > 0.0, jnp.sqrt(CAUTION * c.accel * jnp.maximum(room, 1e-6)), AWAY * room)
     for k in range(rel.shape[0]):  # one after another: what is taken for one may lead towards the next
         excess = there[k] * jnp.maximum(wanted @ towards[k] - most[k], 0.0)
-        wanted = wanted - excess * towards[k]
+        right = jnp.stack([towards[k, 1], -towards[k, 0]])  # two that meet head on pass each other
+        wanted = wanted - excess * (towards[k] - ASIDE * right)
     return wanted
 
 

@@ -38,12 +38,13 @@ from trident.envs.uav_cruise.dynamics import (
     gaps,
     kind_flags,
     link_room,
+    return_speed,
     targets,
     transition,
 )
 from trident.envs.uav_cruise.physics import build_physics, pack
 from trident.envs.uav_cruise.shield import shield
-from trident.types import ActionSpec, Constraint, EnvSpec, HybridAction, Key, Metric, TimeStep, follow
+from trident.types import ActionSpec, Constraint, EnvSpec, FailSafe, HybridAction, Key, Metric, TimeStep, follow
 
 # --- config ---------------------------------------------------------------------------------------
 
@@ -66,16 +67,32 @@ def action_spec(config: CruiseConfig) -> ActionSpec:
     high[:, RELAY], low[:, RELAY, 1] = (1.0, c.relay_aside), -c.relay_aside
     high[:, RETURN], low[:, RETURN] = high[:, PATROL], low[:, PATROL]
     used = np.ones((n, 4, 2), bool)
-    return ActionSpec(low, high, used, ROLES, ("speed, vx or share", "across, vy or beside"))
+    names, units = ("speed, vx or share", "across, vy or beside"), ("m/s, of the line", "m/s, m")
+    return ActionSpec(low, high, used, ROLES, names, units)
+
+
+def fail_safe(config: CruiseConfig) -> FailSafe:
+    params = np.zeros((len(ROLES), 2), np.float32)
+    params[RETURN, 0] = return_speed(config).min()
+    return FailSafe("return", (RETURN,), params, help="fly back to the own pad")
 
 
 def constraints(config: CruiseConfig) -> tuple[Constraint, ...]:
     c = config
     return (
-        Constraint("separation", c.separation_limit, help=f"share of UAVs within {c.separation:g} m of another"),
-        Constraint("battery", c.battery_limit, help="share of UAVs whose battery does not last for the way back"),
-        Constraint("link", c.link_limit, help="share of UAVs without a link to the base"),
-    )
+        Constraint(
+            "separation", c.separation_limit, help=f"share of UAVs within {c.separation:g} m of another",
+            formula=f"mean over UAVs of 1[distance to the nearest other < {c.separation:g} m]",
+        ),
+        Constraint(
+            "battery", c.battery_limit, help="share of UAVs whose battery does not last for the way back",
+            formula=f"mean over UAVs of 1[battery < energy of the way back + {c.reserve:g} of the full one]",
+        ),
+        Constraint(
+            "link", c.link_limit, help="share of UAVs without a link to the base",
+            formula="mean over UAVs of 1[no chain of at most four links leads to the base]",
+        ),
+    )  # fmt: skip
 
 
 METRICS = (
@@ -224,6 +241,8 @@ class UavCruise:
             constraints=constraints(config),
             horizon=config.horizon,
             metrics=METRICS,
+            step_seconds=config.slot,
+            fail_safe=fail_safe(config),
             kinds=tuple(NAMES.index(name) for name in config.fleet),
         )
         suggest = partial(base_policy, config, self.spec.action)

@@ -30,7 +30,7 @@ from trident.envs.uav_nofly.physics import FAR, build_physics, pack
 from trident.envs.uav_nofly.shield import shield
 from trident.physics import polygons
 from trident.physics.flight import length
-from trident.types import ActionSpec, Constraint, EnvSpec, HybridAction, Key, Metric, TimeStep, follow
+from trident.types import ActionSpec, Constraint, EnvSpec, FailSafe, HybridAction, Key, Metric, TimeStep, follow
 
 # --- config ---------------------------------------------------------------------------------------
 
@@ -54,15 +54,25 @@ def action_spec(config: NoFlyConfig) -> ActionSpec:
         used=used,
         mode_names=MODES,
         param_names=("along", "across"),
+        param_units=("m/s", "m/s"),
     )
+
+
+FAIL_SAFE = FailSafe("hold", tuple(range(len(MODES))), np.zeros((len(MODES), 2), np.float32), help="brake and stay")
 
 
 def constraints(config: NoFlyConfig) -> tuple[Constraint, ...]:
     c = config
     return (
-        Constraint("penetration", c.penetration_limit, help="share of steps in which the UAV touches a no-fly zone"),
-        Constraint("energy", c.energy_limit, immediate=True, help=f"share of steps above {c.max_power:g} W"),
-    )
+        Constraint(
+            "penetration", c.penetration_limit, help="share of steps in which the UAV touches a no-fly zone",
+            formula="1[least signed distance of the step's way to a zone < 0]",
+        ),
+        Constraint(
+            "energy", c.energy_limit, immediate=True, help=f"share of steps above {c.max_power:g} W",
+            formula=f"1[mean power of the step > {c.max_power:g} W]",
+        ),
+    )  # fmt: skip
 
 
 METRICS = (
@@ -190,6 +200,8 @@ class UavNoFly:
             constraints=constraints(config),
             horizon=config.horizon,
             metrics=METRICS,
+            step_seconds=config.step,
+            fail_safe=FAIL_SAFE,
         )
         suggest = partial(base_policy, config, self.spec.action)
         self.physics = replace(build_physics(config, maps), base_policy=suggest)
