@@ -240,12 +240,12 @@ def certificate(spec: EnvSpec, deterministic: bool, shielded: bool) -> dict[str,
             f"the mean cost per step over the evaluation episodes of {spec.name} version {spec.version}, {how}"
             + (", behind the shield" if shielded else ""),
             f"that the NumPy programs decide as JAX does on the recorded observations (modes equal, parameters within "
-            f"{TOLERANCE:g} of their box)",
+            f"{TOLERANCE:g} of their box, beside what rounding an observation changes in JAX itself)",
             "that every path through the guard ends in an allowed action",
         ],
         "does not cover": [
             "a single episode, a single step, or the worst case: limits are on the mean cost per step",
-            "a system that differs from the simulator (see `trident eval --randomise`)",
+            "a system that differs from the simulator",
             "faults of sensors, links or agents (see `trident eval --guarded --faults`)",
             "the machine it runs on, its clock and its operating system",
         ],
