@@ -41,13 +41,13 @@ class ExportOptions:
 
 def export(argv: list[str]) -> int:
     text = """\
-Take a trained policy out: a directory that NumPy alone can run (trident.runtime), compared with JAX before it is
-handed out.
+Take a trained policy out: a directory that NumPy alone can run, compared with
+JAX before it is handed out.
 
 Examples:
   trident export runs/my-run --out bundle
-  trident export runs/my-run --out uav-2 --agent 2        (one UAV's own computer)
-  trident runtime check bundle                            (on the machine that will fly it)
+  trident export runs/my-run --out uav-2 --agent 2   (one UAV's own computer)
+  trident runtime check bundle                       (where it will be used)
 """
     options = parse(ExportOptions, argv, "export", text)
     from trident.export.bundle import Choices
@@ -89,8 +89,9 @@ class SpecOptions:
 
 def spec(argv: list[str]) -> int:
     text = """\
-The cost specification: what is measured, in which unit, within which limit, over which time; what the learner was
-trained to and what it kept. Its hash changes with every part of it that is not a result.
+The cost specification: what is measured, in which unit, within which limit,
+over which time; what the learner was trained to and what it kept. Its hash
+changes with every part of it that is not a result.
 
 Examples:
   trident spec uav-mec

@@ -22,10 +22,10 @@ from trident.runtime.server import Server, Service
 ABOUT = """\
 Run an exported policy behind its guard. Needs NumPy, nothing else.
 
-  trident runtime check bundle/              is it whole, does it compute here what it did there, how fast
-  trident serve bundle/ --audit log/         decide for clients on 127.0.0.1:7700
-  trident audit log/                         was the log tampered with
-  trident audit log/ --replay bundle/        every decision again, bit for bit
+  trident runtime check bundle/         is it whole, does it compute alike here
+  trident serve bundle/ --audit log/    decide for clients on 127.0.0.1:7700
+  trident audit log/                    was the log tampered with
+  trident audit log/ --replay bundle/   every decision again, bit for bit
 """
 
 
