@@ -41,8 +41,7 @@ class ExportOptions:
 
 def export(argv: list[str]) -> int:
     text = """\
-Take a trained policy out: a directory that NumPy alone can run, compared with
-JAX before it is handed out.
+Take a policy out: a directory that NumPy alone runs, compared with JAX first.
 
 Examples:
   trident export runs/my-run --out bundle
@@ -89,9 +88,9 @@ class SpecOptions:
 
 def spec(argv: list[str]) -> int:
     text = """\
-The cost specification: what is measured, in which unit, within which limit,
-over which time; what the learner was trained to and what it kept. Its hash
-changes with every part of it that is not a result.
+The cost specification: what is measured, its unit, its limit, over which time.
+
+Of a run also what the learner was trained to and what it kept.
 
 Examples:
   trident spec uav-mec
