@@ -33,6 +33,7 @@ from trident.training.loop import RunState
 from trident.training.presets import Preset
 from trident.training.registry import ALGORITHMS, add_algorithm
 from trident.training.settings import Settings, Setup, describe, make_setup, mode_names, setup_of
+from trident.training.warm_start import check_warm_start
 from trident.types import AnyEnv, EnvSpec, HybridAction, View
 
 
@@ -103,6 +104,8 @@ def _folder(run: Any) -> Path:
 def start(setup: Setup, out: str | Path | None = None, progress: Progress | None = None) -> Run:
     """Train what `make_setup` built."""
     progress = progress or progress_for()
+    if setup.settings.warm_start is not None:
+        check_warm_start(setup)  # a name mistyped is said before anything takes time
     preflight.check(setup, progress)
     return _finish(session.train(setup, None if out is None else Path(out), progress), progress)
 
