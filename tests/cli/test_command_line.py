@@ -19,7 +19,7 @@ from trident.cli import COMMANDS, main
 from trident.cli.train import _full_name
 from trident.errors import TridentError
 from trident.report.progress import PlainProgress
-from trident.training import session
+from trident.training import preflight, session
 from trident.training.registry import ALGORITHMS, ENVS, default_config, make_env
 from trident.training.settings import Settings, parse_seeds, read_run
 
@@ -30,6 +30,7 @@ SMALL = ["--algo", "tiny", "--episodes", "20", "--seeds", "2", "--eval-episodes"
 def _shared():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "build", tiny.share_builds())
+        patch.setattr(preflight, "check", lambda setup, progress: None)  # has tests of its own
         yield
 
 

@@ -64,7 +64,11 @@ def parser(prog: str = "trident runtime") -> argparse.ArgumentParser:
     load.add_argument("--rate", type=float, default=50.0, help="requests of each per second (default 50)")
     load.add_argument("--seconds", type=float, default=10.0, help="how long (default 10)")
     load.add_argument("--token-file", type=Path, help="file with the server's token")
-    audit = commands.add_parser("audit", help="check an audit log", description="Follow an audit log's hash chain.")
+    audit = commands.add_parser(
+        "audit", help="check an audit log", formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Follow an audit log's hash chain.\n\n"
+        "  trident audit log/\n  trident audit log/ --replay bundle/   every decision again, bit for bit",
+    )  # fmt: skip
     audit.add_argument("log", type=Path, metavar="LOG", help="directory (or one file) of the log")
     audit.add_argument("--head", help="the head you kept: tells whether the end was cut off")
     audit.add_argument("--replay", type=Path, metavar="BUNDLE", help="decide everything again and compare bit for bit")
