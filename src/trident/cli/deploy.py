@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from trident import api
+from trident.allowed import Count, Range, Seed
 from trident.cli.options import parse
 from trident.report.progress import progress_for
 from trident.report.specification import evaluation_of, specification
@@ -25,15 +26,15 @@ class ExportOptions:
     """Run directory."""
     out: Path = Path("bundle")
     """Where the bundle goes; it must be empty or absent."""
-    seed: int | None = None
+    seed: Seed | None = None
     """Whose policy (default: the first seed that has not diverged)."""
-    agent: int | None = None
+    agent: Annotated[int, Range(0, 10**6)] | None = None
     """Export one agent's policy for its own computer (default: the whole team)."""
     policy: Literal["own", "sampled", "most-likely"] = "own"
     """Draw actions from the policy or take the most likely ones; own: as the algorithm is meant to be flown."""
-    ahead: int = 1
+    ahead: Annotated[int, Range(-1, 1000)] = 1
     """Steps that the monitor looks ahead by the environment's physics; -1: not at all."""
-    observations: int = 10_000
+    observations: Count = 10_000
     """Recorded observations on which NumPy is compared with JAX."""
     trust: tyro.conf.FlagCreatePairsOff[bool] = False
     """Import the environment from the module that the run names, which is to run its code."""
