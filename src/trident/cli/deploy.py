@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from trident import api
-from trident.allowed import Count, Range, Seed
+from trident.allowed import Count, Name, Range, Seed
 from trident.cli.options import parse
 from trident.report.progress import progress_for
 from trident.report.specification import evaluation_of, specification
@@ -81,7 +81,7 @@ def audit(argv: list[str]) -> int:
 
 @dataclass(frozen=True)
 class SpecOptions:
-    what: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="ENV|RUN|BUNDLE")]]
+    what: tyro.conf.Positional[Annotated[Name, tyro.conf.arg(metavar="ENV|RUN|BUNDLE")]]
     """An environment's name, a run directory, or a bundle."""
     json: tyro.conf.FlagCreatePairsOff[bool] = False
     """Print it as JSON."""

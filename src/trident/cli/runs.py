@@ -67,7 +67,7 @@ class EvalOptions:
     guarded: tyro.conf.FlagCreatePairsOff[bool] = False
     """Fly the exported policy with and without the guard instead, with --faults and without (10 episodes unless told;
     a table, and figures/guarded.png)."""
-    faults: str = ""
+    faults: Name | None = None
     """What fails on the way: dropout=0.2,delay=2,noise=0.1,nan=0.01,agent-loss=1 (needs --guarded)."""
     trust: Trust = False
     """Import the environment from the module that the run names, which is to run its code."""
@@ -112,7 +112,7 @@ Examples:
 def _evaluate_guarded(options: EvalOptions, told: bool) -> int:
     from trident.export.guarded import GUARDED_EPISODES, compare_guarded, parse_faults
 
-    faults, progress = parse_faults(options.faults), progress_for(sys.stderr)
+    faults, progress = parse_faults(options.faults or ""), progress_for(sys.stderr)
     deterministic = {"own": None, "sampled": False, "most-likely": True}[options.policy]
     try:
         episodes = options.episodes if told else GUARDED_EPISODES
@@ -127,7 +127,7 @@ def _evaluate_guarded(options: EvalOptions, told: bool) -> int:
 
 @dataclass(frozen=True)
 class ReportOptions:
-    runs: tyro.conf.Positional[Annotated[tuple[Path, ...], tyro.conf.arg(metavar="RUN")]]
+    runs: tyro.conf.Positional[Annotated[tuple[Path, ...], Length(1, 1000), tyro.conf.arg(metavar="RUN")]]
     """Run directories."""
     html: Path | None = None
     """Write one page of all of them into this file; it opens in any browser, without a network."""

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import tyro
 
-from trident.allowed import Range
+from trident.allowed import Length, Range
 from trident.cli.options import parse
 from trident.errors import TridentError
 from trident.report.page.server import serving
@@ -25,7 +25,7 @@ READY = 20.0
 
 @dataclass(frozen=True)
 class WatchOptions:
-    places: tyro.conf.Positional[Annotated[tuple[Path, ...], tyro.conf.arg(metavar="RUN|FOLDER")]]
+    places: tyro.conf.Positional[Annotated[tuple[Path, ...], Length(1, 1000), tyro.conf.arg(metavar="RUN|FOLDER")]]
     """Run directories, or folders of them."""
     port: Annotated[int | None, Range(1, 65535)] = None
     """Port on this machine (default: 8420, or any that is free)."""
