@@ -27,7 +27,7 @@ READY = 20.0
 class WatchOptions:
     places: tyro.conf.Positional[Annotated[tuple[Path, ...], Length(1, 1000), tyro.conf.arg(metavar="RUN|FOLDER")]]
     """Run directories, or folders of them."""
-    port: Annotated[int | None, Range(1, 65535)] = None
+    port: Annotated[int, Range(1, 65535)] | None = None
     """Port on this machine (default: 8420, or any that is free)."""
 
 
