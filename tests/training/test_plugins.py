@@ -55,7 +55,7 @@ misspelt = its_module:lerner
 """
 FAULTS = {
     "no-env": "environment: has no attribute 'spec'; physics and shield may be None, scripted may be {}",
-    "bad-spec": "environment: spec.horizon is 0; it must be at least 1",
+    "bad-spec": "environment: spec.horizon is 0; it must be a whole number, at least 1",
     "fails": "RuntimeError: no licence for this",
     "absent": "ModuleNotFoundError: No module named 'its_other_module'",
     "no-preset": "it is of the type function, not a trident.Preset",
