@@ -13,7 +13,7 @@ from trident.errors import TridentError
 from trident.export import functions
 from trident.export.tracing import trace
 from trident.runtime import operations, tensors, threefry
-from trident.runtime.program import Program
+from trident.runtime.program import Program, sized
 from trident.training.registry import make_algorithm, make_env
 
 
@@ -123,6 +123,7 @@ def test_whole_policies_decide_as_in_jax(env, algo, deterministic):
     }  # fmt: skip
     program, arrays = trace(function.call, function.weights, function.inputs)
     ours, theirs = Program(program, arrays)(**inputs), functions.in_jax(function)(**inputs)
+    assert all(np.array_equal(ours[name], x) for name, x in step_by_step(program, arrays, inputs).items())
     assert np.array_equal(ours["mode"], theirs["mode"])
     width = (spec.action.high - spec.action.low).max(1)
     assert (np.abs(ours["params"] - theirs["params"]) / np.maximum(width, 1.0)).max() < 1e-4
@@ -141,9 +142,43 @@ def test_what_does_not_depend_on_the_inputs_is_worked_out_once():
     program, arrays = trace(lambda w, x: {"y": x + jnp.sin(w) * jnp.arange(3.0)}, np.float32(1.0), {"x": ((3,), "f4")})
     made = Program(program, arrays)
     made(x=np.zeros((2, 3)))
-    steps = [entry for _, entry in made._prepared.values()]
+    steps = [left for _, left, _ in made._prepared.values()]
     assert len(program["steps"]) > 2
-    assert [len(left) for left in steps] <= [2]  # the addition (and what brings its operand into shape)
+    assert [len(left) for left in steps] == [1]  # the addition, which spreads the other operand by itself
+
+
+def step_by_step(program, arrays, inputs):
+    """The program as it is written, nothing prepared."""
+    batch = len(next(iter(inputs.values())))
+    values = dict(enumerate(inputs.values())) | {slot: arrays[name] for slot, name in program["constants"]}
+    values |= {slot: np.asarray(value, kind) for slot, value, kind in program["literals"]}
+    with np.errstate(all="ignore"):
+        for op, reads, writes, params in program["steps"]:
+            out = operations.OPERATIONS[op](sized(params, batch))(*(values[slot] for slot in reads))
+            values |= dict(zip(writes, [out] if len(writes) == 1 else out, strict=True))
+    return {name: np.asarray(values[slot]) for name, slot in program["outputs"]}
+
+
+def test_preparing_a_program_changes_no_bit_and_saves_steps():
+    def layers(w, x, b):
+        row = jnp.tanh(x @ w["m"] + w["b"])  # a row added to a batch
+        scaled = row / row.sum(axis=1, keepdims=True)  # a column spread over what it divides
+        again = row * 2.0 + jnp.tanh(x @ w["m"] + w["b"])  # what was worked out before
+        # spread by nobody else: two narrow operands, and one that is asked for as it is
+        return {"y": scaled, "z": again, "where": jnp.where(b[:, None], x, w["b"]), "sum": b[:, None] + w["b"][None],
+                "spread": jnp.broadcast_to(w["b"], (5, 4)) + 0 * x, "itself": jnp.broadcast_to(x[0], (5, 4))}  # fmt: skip
+
+    rng = np.random.default_rng(0)
+    weights = {"m": rng.normal(size=(4, 4)).astype("f4"), "b": rng.normal(size=4).astype("f4")}
+    inputs = {"x": rng.normal(size=(3, 5, 4)).astype("f4"), "b": rng.random((3, 5)) < 0.5}
+    program, arrays = trace(layers, weights, {"x": ((5, 4), np.float32), "b": ((5,), np.bool_)})
+    made = Program(program, arrays)
+    for batch in (3, 1, 3):
+        given = {name: x[:batch] for name, x in inputs.items()}
+        ours, plain = made(**given), step_by_step(program, arrays, given)
+        assert ours.keys() == plain.keys()
+        assert all(np.array_equal(ours[k], plain[k]) and ours[k].dtype == plain[k].dtype for k in plain)
+    assert len(made._prepared[3][1]) < 0.7 * len(program["steps"])
 
 
 def test_a_program_says_what_is_wrong_with_it():

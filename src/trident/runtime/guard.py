@@ -28,6 +28,9 @@ Policy = Callable[..., Mapping[str, np.ndarray]]
 """obs [1, N, O], mask [1, N, M], alive [1, N], key [1, 2] -> mode [1, N], params [1, N, P]"""
 
 
+LABELS = tuple(branch.label for branch in Branch)
+
+
 class Action(NamedTuple):
     mode: np.ndarray  # [N]
     params: np.ndarray  # [N, P]
@@ -78,6 +81,8 @@ class Guard:
         file = None if override_file is None else Path(override_file)
         self.override = Override(self.space.agents, self._log_event, file)
         self.counts = Counts(branches=np.zeros(len(Branch), np.int64))
+        safe = self.bundle.manifest["fail_safe"]
+        self._safe_modes, self._safe_params = np.array(safe["modes"]), np.asarray(safe["params"], np.float32)
         self._key = threefry.key_of(seed)
         self._seed = seed
         n = self.space.agents
@@ -162,7 +167,8 @@ class Guard:
         if late:
             _note(whys, f"late: {1e3 * took:.1f} ms of {1e3 * self.deadline:g}")
             self._calm[:] = 0
-        base, base_fine = self._base(obs, mask)
+        needed = bool(orders) or late or not (trusted & fine)[living].all()
+        base, base_fine = self._base(obs, mask) if needed else (safe, np.zeros(n, bool))
         ordered, order = self._ordered(orders, mask, safe, base, base_fine)
         branch = choose(ordered, living, usable, trusted & ~np.bool_(late), fine, changed, base_fine & ~np.bool_(late))
         cases = [order, safe, learned, learned, base, safe]
@@ -170,7 +176,7 @@ class Guard:
         self._mode = np.where(living, mode, self._mode)
         assert self.counts.branches is not None
         self.counts.branches += np.bincount(branch, minlength=len(Branch))
-        reasons = tuple(Reason(Branch(b).label, self._why(Branch(b), why)) for b, why in zip(branch, whys, strict=True))
+        reasons = tuple(Reason(LABELS[b], self._why(b, why)) for b, why in zip(branch.tolist(), whys, strict=True))
         return Decision(Action(mode, params), reasons), took
 
     def _merge(self, branch: np.ndarray, cases: list[Action]) -> tuple[np.ndarray, np.ndarray]:
@@ -181,12 +187,12 @@ class Guard:
                 mode[rows], params[rows] = case.mode[rows], case.params[rows]
         return mode, params
 
-    def _why(self, branch: Branch, why: str) -> str:
-        if branch is Branch.SHIELD:
+    def _why(self, branch: int, why: str) -> str:
+        if branch == Branch.SHIELD:
             return "changed by the shield" + (f"; {why}" if why else "")
-        if branch is Branch.IDLE:
+        if branch == Branch.IDLE:
             return "takes no part"
-        if branch is Branch.OVERRIDE:
+        if branch == Branch.OVERRIDE:
             return "a human's order"
         if branch in (Branch.BASE_POLICY, Branch.FAIL_SAFE) and not why:
             return "on the way back"
@@ -206,16 +212,15 @@ class Guard:
 
     def fail_safe(self, mask: np.ndarray) -> Action:
         """What the environment declared: the first mode in its order of preference that is allowed."""
-        declared = self.bundle.manifest["fail_safe"]
         n = len(mask)
-        order = np.tile(np.array(declared["modes"]), (n, 1))
-        if declared["keep_mode"]:
+        order = np.repeat(self._safe_modes[None], n, axis=0)
+        if self.bundle.manifest["fail_safe"]["keep_mode"]:
             first = np.where(self._mode >= 0, self._mode, order[:, 0])
             order = np.concatenate([first[:, None], order], axis=1)
         allowed = np.take_along_axis(mask, order, axis=1)
         mode = order[np.arange(n), allowed.argmax(axis=1)].astype(np.int32)
         mode = np.where(allowed.any(axis=1), mode, mask.argmax(axis=1)).astype(np.int32)
-        return Action(mode, np.asarray(declared["params"], np.float32)[mode])
+        return Action(mode, self._safe_params[mode])
 
     def _learned(
         self, obs: np.ndarray, mask: np.ndarray, alive: np.ndarray, env_state: Any

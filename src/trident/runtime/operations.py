@@ -6,6 +6,7 @@ table cannot be exported as a program (`trident.export.tracing` refuses it by na
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -25,22 +26,27 @@ def erf_inv(x: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
         w = -np.log1p(-x * x)
         small = w < 5
-        near, far = w - F32(2.5), np.sqrt(w) - F32(3)
-        shifted = np.where(small, near, far)
-        p = np.where(small, F32(CENTRE[0]), F32(TAIL[0]))
-        for centre, tail in zip(CENTRE[1:], TAIL[1:], strict=True):
-            p = np.where(small, F32(centre), F32(tail)) + p * shifted
+        p = _polynomial(CENTRE, w - F32(2.5))
+        if not small.all():
+            p = np.where(small, p, _polynomial(TAIL, np.sqrt(w) - F32(3)))
         return np.where(np.abs(x) == 1, x * F32(np.inf), p * x)
 
 
-CENTRE = (
+def _polynomial(factors: tuple[np.float32, ...], x: np.ndarray) -> np.ndarray:
+    p = factors[0]
+    for factor in factors[1:]:
+        p = factor + p * x
+    return np.asarray(p)
+
+
+CENTRE = tuple(np.float32(c) for c in (
     2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,
     -0.00125372503, -0.00417768164, 0.246640727, 1.50140941,
-)  # fmt: skip
-TAIL = (
+))  # fmt: skip
+TAIL = tuple(np.float32(c) for c in (
     -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
     -0.0076224613, 0.00943887047, 1.00167406, 2.83297682,
-)  # fmt: skip
+))  # fmt: skip
 
 
 def _power(p: Any) -> Operation:
@@ -58,32 +64,48 @@ def _power(p: Any) -> Operation:
 
 
 def _broadcast(p: Any) -> Operation:
-    shape, where = p["shape"], p["broadcast_dimensions"]
+    shape, where = tuple(p["shape"]), p["broadcast_dimensions"]
 
     def broadcast(x: np.ndarray) -> np.ndarray:
-        thin = [1] * len(shape)
-        for axis, size in zip(where, np.shape(x), strict=True):
-            thin[axis] = size
-        return np.broadcast_to(np.reshape(x, thin), shape)
+        x = np.asarray(x)
+        x = x if x.flags.c_contiguous else x.copy()
+        strides = [0] * len(shape)
+        for axis, size, step in zip(where, x.shape, x.strides, strict=True):
+            strides[axis] = 0 if size == 1 else step
+        return np.ndarray(shape, x.dtype, x, 0, strides)  # as np.broadcast_to, which takes ten times as long
 
     return broadcast
+
+
+def thin_shape(p: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Of an array that is to be broadcast: as many axes as the result, those it does not have of size 1."""
+    thin = [1] * len(p["shape"])
+    for axis, size in zip(p["broadcast_dimensions"], shape, strict=True):
+        thin[axis] = size
+    return tuple(thin)
 
 
 def _dot(p: Any) -> Operation:
     """A batch of matrix products: every operand is brought into the form [batch, free, summed]."""
     (sum_l, sum_r), (batch_l, batch_r) = p["dimension_numbers"]
+    plans: dict[tuple[Any, Any], Any] = {}
+
+    def plan(a: tuple[int, ...], b: tuple[int, ...]) -> Any:
+        free_l = [d for d in range(len(a)) if d not in sum_l and d not in batch_l]
+        free_r = [d for d in range(len(b)) if d not in sum_r and d not in batch_r]
+        batch = [a[d] for d in batch_l]
+        summed = math.prod(a[d] for d in sum_l)
+        left = [*batch, math.prod(a[d] for d in free_l), summed]
+        right = [*batch, summed, math.prod(b[d] for d in free_r)]
+        whole = batch + [a[d] for d in free_l] + [b[d] for d in free_r]
+        return [*batch_l, *free_l, *sum_l], left, [*batch_r, *sum_r, *free_r], right, whole
 
     def dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        free_l = [d for d in range(a.ndim) if d not in sum_l and d not in batch_l]
-        free_r = [d for d in range(b.ndim) if d not in sum_r and d not in batch_r]
-        batch = [a.shape[d] for d in batch_l]
-        shape = batch + [a.shape[d] for d in free_l] + [b.shape[d] for d in free_r]
-        summed = int(np.prod([a.shape[d] for d in sum_l]))
-        rows = int(np.prod([a.shape[d] for d in free_l]))
-        columns = int(np.prod([b.shape[d] for d in free_r]))
-        left = a.transpose(*batch_l, *free_l, *sum_l).reshape(*batch, rows, summed)
-        right = b.transpose(*batch_r, *sum_r, *free_r).reshape(*batch, summed, columns)
-        return _product(left, right).reshape(shape)
+        shapes = a.shape, b.shape
+        if shapes not in plans:
+            plans[shapes] = plan(*shapes)
+        turn_l, left, turn_r, right, whole = plans[shapes]
+        return _product(a.transpose(turn_l).reshape(left), b.transpose(turn_r).reshape(right)).reshape(whole)
 
     return dot
 
@@ -153,8 +175,9 @@ def _pad(p: Any) -> Operation:
 
 
 def _split(p: Any) -> Operation:
-    edges = np.cumsum(p["sizes"])[:-1]
-    return lambda x: tuple(np.split(x, edges, axis=p["axis"]))
+    ends = list(itertools.accumulate(p["sizes"]))
+    parts = [(slice(None),) * p["axis"] + (slice(a, b),) for a, b in zip([0, *ends], ends, strict=False)]
+    return lambda x: tuple(x[part] for part in parts)
 
 
 def _slice(p: Any) -> Operation:
@@ -191,8 +214,17 @@ def _round(p: Any) -> Operation:
     return lambda x: np.sign(x) * np.floor(np.abs(x) + np.asarray(0.5, x.dtype))
 
 
-def _axes(function: Operation, **more: Any) -> Callable[[Any], Operation]:
-    return lambda p: lambda x: function(x, axis=tuple(p["axes"]), **more)
+def _squeeze(p: Any) -> Operation:
+    axes = tuple(p["dimensions"])
+    return lambda x: x.squeeze(axes)
+
+
+def _reduce(function: np.ufunc) -> Callable[[Any], Operation]:
+    def build(p: Any) -> Operation:
+        axes = tuple(p["axes"])
+        return lambda x: function.reduce(x, axis=axes, dtype=x.dtype)
+
+    return build
 
 
 def _plain(function: Operation) -> Callable[[Any], Operation]:
@@ -251,10 +283,10 @@ PLAIN: dict[str, Operation] = {
 OPERATIONS: dict[str, Callable[[Any], Operation]] = {name: _plain(f) for name, f in PLAIN.items()} | {
     "integer_pow": _power,
     "broadcast_in_dim": _broadcast,
-    "reshape": lambda p: lambda x: np.reshape(x, p["new_sizes"]),
-    "squeeze": lambda p: lambda x: np.squeeze(x, tuple(p["dimensions"])),
+    "reshape": lambda p: lambda x: x.reshape(p["new_sizes"]),
+    "squeeze": _squeeze,
     "expand_dims": lambda p: lambda x: np.expand_dims(x, tuple(p["dimensions"])),
-    "transpose": lambda p: lambda x: np.transpose(x, p["permutation"]),
+    "transpose": lambda p: lambda x: x.transpose(p["permutation"]),
     "rev": lambda p: lambda x: np.flip(x, tuple(p["dimensions"])),
     "concatenate": lambda p: lambda *x: np.concatenate(x, axis=p["dimension"]),
     "stack": lambda p: lambda *x: np.stack(x, axis=p["axis"]),
@@ -267,12 +299,12 @@ OPERATIONS: dict[str, Callable[[Any], Operation]] = {name: _plain(f) for name, f
     "bitcast_convert_type": lambda p: lambda x: np.ascontiguousarray(x).view(p["new_dtype"]),
     "select_n": _select,
     "round": _round,
-    "reduce_sum": lambda p: lambda x: np.sum(x, axis=tuple(p["axes"]), dtype=np.asarray(x).dtype),
-    "reduce_max": _axes(np.max),
-    "reduce_min": _axes(np.min),
-    "reduce_prod": _axes(np.prod),
-    "reduce_and": _axes(np.all),
-    "reduce_or": _axes(np.any),
+    "reduce_sum": _reduce(np.add),
+    "reduce_max": _reduce(np.maximum),
+    "reduce_min": _reduce(np.minimum),
+    "reduce_prod": _reduce(np.multiply),
+    "reduce_and": _reduce(np.logical_and),
+    "reduce_or": _reduce(np.logical_or),
     "argmax": _first(np.argmax),
     "argmin": _first(np.argmin),
     "cumsum": _cumulative(np.cumsum),
@@ -282,3 +314,9 @@ OPERATIONS: dict[str, Callable[[Any], Operation]] = {name: _plain(f) for name, f
     "random_bits": lambda p: lambda key: threefry.random_bits(key, tuple(p["shape"])),
     "random_split": lambda p: lambda key: threefry.split(key, tuple(p["shape"])),
 }
+
+ELEMENTWISE = {
+    "add", "sub", "mul", "div", "rem", "max", "min", "pow", "atan2", "eq", "ne", "lt", "le", "gt", "ge", "and", "or",
+    "xor", "shift_left", "shift_right_logical", "clamp", "select_n",
+}  # fmt: skip
+"""Of several operands, element by element: NumPy spreads out axes of size 1 by itself."""

@@ -9,18 +9,18 @@ it is code: a program can do arithmetic on its inputs and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from trident.errors import TridentError
 from trident.runtime.operations import OPERATIONS
+from trident.runtime.preparing import Step, prepare, run
 
 FORMAT = 1
 KEPT = 8
 """Batch sizes that are kept prepared."""
-Step = tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...]]
 
 
 class Program:
@@ -41,19 +41,19 @@ class Program:
         unknown = sorted({op for op, *_ in self._steps} - OPERATIONS.keys())
         if unknown:
             raise TridentError(f"the program needs operations that this trident does not have: {', '.join(unknown)}")
-        self._prepared: dict[int, tuple[list[Any], list[Step]]] = {}
+        self._prepared: dict[int, tuple[list[Any], list[Step], dict[str, int]]] = {}
 
     def __call__(self, **inputs: Any) -> dict[str, np.ndarray]:
         given, batch = self._check(inputs)
-        if batch not in self._prepared:
-            while len(self._prepared) >= KEPT:
-                self._prepared.pop(next(iter(self._prepared)))
-            self._prepared[batch] = self._prepare(batch)
-        values, steps = self._prepared[batch]
-        values = [*given, *values[len(given) :]]
         with np.errstate(all="ignore"):
+            if batch not in self._prepared:
+                while len(self._prepared) >= KEPT:
+                    self._prepared.pop(next(iter(self._prepared)))
+                self._prepared[batch] = self._prepare(given, batch)
+            values, steps, slots = self._prepared[batch]
+            values = [*given, *values[len(given) :]]
             run(steps, values)
-        return {name: np.asarray(values[slot]) for name, slot in self.outputs.items()}
+        return {name: np.asarray(values[slot]) for name, slot in slots.items()}
 
     def _check(self, inputs: Mapping[str, Any]) -> tuple[list[np.ndarray], int]:
         if inputs.keys() != self.inputs.keys():
@@ -67,32 +67,10 @@ class Program:
                                    f"not {list(array.shape)}")  # fmt: skip
         return given, batch
 
-    def _prepare(self, batch: int) -> tuple[list[Any], list[Step]]:
-        """Sizes filled in, and everything worked out that does not depend on the inputs."""
-        values: list[Any] = [None] * self._slots
-        known = set(self._constants)
-        for slot, array in self._constants.items():
-            values[slot] = array
-        left: list[Step] = []
-        for op, reads, writes, params in self._steps:
-            step = (OPERATIONS[op](sized(params, batch)), reads, writes)
-            if known.issuperset(reads):
-                with np.errstate(all="ignore"):
-                    run([step], values)
-                known.update(writes)
-            else:
-                left.append(step)
-        return values, left
-
-
-def run(steps: list[Step], values: list[Any]) -> None:
-    for function, reads, writes in steps:
-        out = function(*[values[slot] for slot in reads])
-        if len(writes) == 1:
-            values[writes[0]] = out
-        else:
-            for slot, each in zip(writes, out, strict=True):
-                values[slot] = each
+    def _prepare(self, given: list[np.ndarray], batch: int) -> tuple[list[Any], list[Step], dict[str, int]]:
+        steps = [(op, reads, writes, sized(params, batch)) for op, reads, writes, params in self._steps]
+        values, left, same = prepare(steps, self._constants, given, self._slots, list(self.outputs.values()))
+        return values, left, {name: same.get(slot, slot) for name, slot in self.outputs.items()}
 
 
 def sized(value: Any, batch: int) -> Any:

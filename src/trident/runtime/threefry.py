@@ -9,21 +9,53 @@ from __future__ import annotations
 import numpy as np
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
-PARITY = np.uint32(0x1BD11BDA)
+TURNS = [[(np.array(r, np.uint32), np.array(32 - r, np.uint32)) for r in four] for four in ROTATIONS]
+"""By how much to the left, and what is left over to the right."""
+PARITY = 0x1BD11BDA
+
+FEW = 8
+"""Counters up to which whole numbers of Python are faster than arrays."""
+WORD = 0xFFFFFFFF
 
 
 def threefry(key: np.ndarray, count: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Twenty rounds over the two words of a counter; `key` [..., 2] broadcasts against the counters [...]."""
     first, second = key[..., 0], key[..., 1]
+    if max(first.size, count[0].size) > FEW:
+        return _many(first, second, *count)
+    words = np.broadcast_arrays(first, second, *count)
+    pairs = [_one(*row) for row in zip(*(w.ravel().tolist() for w in words), strict=True)]
+    found = np.array(pairs, np.uint32).reshape(*words[0].shape, 2)
+    return found[..., 0], found[..., 1]
+
+
+def _one(first: int, second: int, x: int, y: int) -> tuple[int, int]:
     schedule = (first, second, first ^ second ^ PARITY)
-    with np.errstate(over="ignore"):  # sums are modulo 2^32
-        x, y = count[0] + schedule[0], count[1] + schedule[1]
-        for block in range(5):
-            for turn in ROTATIONS[block % 2]:
-                x = x + y
-                y = x ^ ((y << np.uint32(turn)) | (y >> np.uint32(32 - turn)))
-            x = x + schedule[(block + 1) % 3]
-            y = y + schedule[(block + 2) % 3] + np.uint32(block + 1)
+    x, y = x + first & WORD, y + second & WORD
+    for block in range(5):
+        for turn in ROTATIONS[block % 2]:
+            x = x + y & WORD
+            y = ((y << turn | y >> 32 - turn) & WORD) ^ x
+        x = x + schedule[(block + 1) % 3] & WORD
+        y = y + schedule[(block + 2) % 3] + block + 1 & WORD
+    return x, y
+
+
+def _many(first: np.ndarray, second: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same in place, modulo 2^32 as arrays count."""
+    schedule = (first, second, first ^ second ^ np.uint32(PARITY))
+    x, y = x + first, y + second
+    turned = np.empty_like(x)
+    for block in range(5):
+        for left, right in TURNS[block % 2]:
+            np.add(x, y, out=x)
+            np.left_shift(y, left, out=turned)
+            np.right_shift(y, right, out=y)
+            np.bitwise_or(y, turned, out=y)
+            np.bitwise_xor(y, x, out=y)
+        np.add(x, schedule[(block + 1) % 3], out=x)
+        np.add(y, schedule[(block + 2) % 3], out=y)
+        np.add(y, np.uint32(block + 1), out=y)
     return x, y
 
 
