@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -165,6 +166,8 @@ def test_a_short_load_test_loses_nothing(bundle, capsys):
         assert main(["load", "--port", str(port), "--agents", "3", "--rate", "50", "--seconds", "1"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["requests"], found["lost"]) == (150, 0)
+    assert sum(found["branches"].values()) == 150
+    assert found["branches"]["policy"] > 100
     with pytest.raises(TridentError, match="is a server there"):
         main(["load", "--port", "1"])
 
@@ -183,3 +186,41 @@ def test_the_client_in_c_is_answered(bundle, tmp_path):
         )
     assert done.returncode == 0
     assert json.loads(done.stdout)["mode"] == 1
+
+
+def test_who_has_said_all_still_hears_the_answer(bundle):
+    with serving(bundle, "--deadline", 30) as (port, _):
+        client = Client(port)
+        client.send({"id": 5, "agent": 0, "obs": OBS})
+        client.socket.shutdown(socket.SHUT_WR)
+        assert client.hear()["id"] == 5
+        assert client.hear() is None
+
+
+def test_a_line_in_pieces_and_lines_together_are_the_same(bundle):
+    with serving(bundle, "--deadline", 30) as (port, _):
+        client = Client(port)
+        for piece in (
+            b'{"id": 1, "age',
+            b'nt": 0, "obs": [1, 1, 1',
+            b', 0]}\n{"id": 2, "agent": 1, "obs": [1,1,1,0]}\n{',
+        ):
+            client.send(piece)
+            time.sleep(0.05)
+        assert [client.hear()["id"] for _ in range(2)] == [1, 2]
+
+
+def test_a_client_that_does_not_read_is_let_go_and_holds_up_nobody(bundle):
+    with serving(bundle, "--idle", 2, "--deadline", 30) as (port, _):
+        deaf, good = Client(port), Client(port)
+        deaf.socket.settimeout(0.5)
+        asked = b'{"id": 1, "agent": 0, "obs": [1, 1, 1, 0]}\n' * 2000
+        with contextlib.suppress(OSError):
+            for _ in range(100):
+                deaf.socket.sendall(asked)
+        assert good.ask({"id": 3, "agent": 1, "obs": OBS})["id"] == 3
+        assert good.hear() == {"error": "nothing heard for 2 s"}
+        deadline = time.monotonic() + 20
+        while "trident_clients 1\n" not in web(port, "metrics") and time.monotonic() < deadline:  # 1: who asks this
+            time.sleep(0.2)
+        assert "trident_clients 1\n" in web(port, "metrics")

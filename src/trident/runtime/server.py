@@ -57,16 +57,83 @@ class Request(NamedTuple):
     came: float
 
 
-@dataclass(eq=False)
-class Client:
-    writer: asyncio.StreamWriter
-    known: bool
-    waiting: int = 0
-    garbage: int = 0
+class Client(asyncio.Protocol):
+    """One connection: bytes in, lines out. A client that does not read is not read from either."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, server: Server):
+        self.server = server
+        self.known = server.service.token is None
+        self.waiting = self.garbage = self.lines = 0
+        self.said_all = False
+        self.heard = time.monotonic()
+        self.begun: list[bytes] = []  # of a line that has not ended
+        self.length = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # pyright: ignore[reportAttributeAccessIssue]
+        self.server.clients.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.server.clients.discard(self)
+        self.server.numbers.errors += exc is not None
+
+    def eof_received(self) -> bool:
+        """A client that has said all it wants to say still hears the answers."""
+        self.said_all = True
+        return self.waiting > 0
+
+    def pause_writing(self) -> None:
+        self.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self.transport.resume_reading()
+
+    def data_received(self, data: bytes) -> None:
+        self.heard = time.monotonic()
+        *ended, rest = data.split(b"\n")
+        if ended:
+            ended[0] = b"".join((*self.begun, ended[0]))
+            self.begun, self.length = [], 0
+        self.begun.append(rest)
+        self.length += len(rest)
+        for line in ended:
+            if self.transport.is_closing():
+                return
+            self.line(line)
+        if self.length > LONGEST:
+            self.server.numbers.errors += 1
+            self.leave({"error": f"a line is longer than {LONGEST} bytes"})
+
+    def line(self, line: bytes) -> None:
+        self.lines += 1
+        if self.lines == 1 and line.startswith(b"GET "):
+            self.transport.write(self.server.web(line))
+            self.transport.close()
+            return
+        fault = self.server.take(self, line)
+        if fault:
+            self.garbage += 1
+            self.server.numbers.errors += 1
+            self.send(fault)
+            if self.garbage >= self.server.service.garbage:
+                self.transport.close()
 
     def send(self, content: dict[str, Any]) -> None:
-        if not self.writer.is_closing():
-            self.writer.write(json.dumps(content, separators=(",", ":")).encode() + b"\n")
+        if not self.transport.is_closing():
+            self.transport.write(json.dumps(content, separators=(",", ":")).encode() + b"\n")
+
+    def answer(self, content: dict[str, Any]) -> None:
+        self.waiting -= 1
+        self.send(content)
+        if self.said_all and not self.waiting:
+            self.transport.close()
+
+    def leave(self, last: dict[str, Any]) -> None:
+        self.send(last)
+        self.transport.close()
+        asyncio.get_running_loop().call_later(1.0, self.transport.abort)  # who does not read is not waited for
 
 
 @dataclass
@@ -77,7 +144,6 @@ class Numbers:
     requests: int = 0
     busy: int = 0
     errors: int = 0
-    clients: int = 0
     seconds: float = 0.0
     buckets: np.ndarray = field(default_factory=lambda: np.zeros(len(BUCKETS) + 1, np.int64))
 
@@ -90,69 +156,49 @@ class Server:
     def __init__(self, guard: Guard, service: Service = Service()):  # noqa: B008 (frozen)
         check_exposure(service)
         self.guard, self.service, self.numbers = guard, service, Numbers()
+        self.clients: set[Client] = set()
         self.queue: deque[Request] = deque()
-        self.work = asyncio.Event()
         self.space = guard.space
         self.hello = {
             "agents": self.space.agents, "observations": self.space.obs_dim, "modes": list(self.space.modes),
             "parameters": list(self.space.params), "bundle": guard.bundle.manifest["sha256"],
             "names": guard.bundle.manifest["spaces"]["observations"],
+            "recorded": {"low": self.space.obs_low.tolist(), "high": self.space.obs_high.tolist()},
         }  # fmt: skip
 
     async def run(self, ready: Any = None, until: asyncio.Event | None = None) -> None:
         """Serve until told to stop. `ready(port)` is called when clients may come."""
+        loop = asyncio.get_running_loop()
+        self.broken = loop.create_future()
         try:
-            listener = await asyncio.start_server(self.meet, self.service.host, self.service.port, limit=LONGEST)
+            listener = await loop.create_server(lambda: Client(self), self.service.host, self.service.port)
         except OSError as error:
             where = f"{self.service.host}:{self.service.port}"
             raise TridentError(f"cannot listen on {where}: {error.strerror or error}") from error
         if ready is not None:
             ready(listener.sockets[0].getsockname()[1])
-        deciding = asyncio.create_task(self.decide_for_ever())
         stop = until or asyncio.Event()
+        ends = {asyncio.ensure_future(stop.wait()), asyncio.ensure_future(self.dismiss_the_silent()), self.broken}
         try:
             async with listener:
-                done, _ = await asyncio.wait(
-                    {deciding, asyncio.create_task(stop.wait())}, return_when=asyncio.FIRST_COMPLETED
-                )
+                done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     task.result()
+                for client in [*self.clients]:
+                    client.transport.close()
         finally:
-            deciding.cancel()
+            for task in ends:
+                task.cancel()
 
     # --- clients ----------------------------------------------------------------------------------
 
-    async def meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        client = Client(writer, known=self.service.token is None)
-        self.numbers.clients += 1
-        try:
-            await self.listen(client, reader)
-        except (OSError, ValueError, asyncio.LimitOverrunError, asyncio.IncompleteReadError):
-            self.numbers.errors += 1  # a line without end, or a client that has gone
-        finally:
-            self.numbers.clients -= 1
-            writer.close()
-
-    async def listen(self, client: Client, reader: asyncio.StreamReader) -> None:
-        first = True
-        while client.garbage < self.service.garbage:
-            try:
-                line = await asyncio.wait_for(reader.readline(), self.service.idle)
-            except TimeoutError:
-                client.send({"error": f"nothing heard for {self.service.idle:g} s"})
-                return
-            if not line:
-                return
-            if first and line.startswith(b"GET "):
-                await self.tell(client, line.split()[1].decode(errors="replace"))
-                return
-            first = False
-            fault = self.take(client, line)
-            if fault:
-                client.garbage += 1
-                self.numbers.errors += 1
-                client.send(fault)
-            await client.writer.drain()
+    async def dismiss_the_silent(self) -> None:
+        while True:
+            await asyncio.sleep(min(1.0, self.service.idle / 4))
+            now = time.monotonic()
+            for client in [*self.clients]:
+                if now - client.heard > self.service.idle and not client.transport.is_closing():
+                    client.leave({"error": f"nothing heard for {self.service.idle:g} s"})
 
     def take(self, client: Client, line: bytes) -> dict[str, Any] | None:
         """Put a request where it will be decided; or the complaint."""
@@ -180,7 +226,8 @@ class Server:
             return None
         client.waiting += 1
         self.queue.append(Request(client, content, time.perf_counter()))
-        self.work.set()
+        if len(self.queue) == 1:  # whoever else is heard in this turn of the loop comes along
+            asyncio.get_running_loop().call_soon(self.decide_waiting)
         return None
 
     def greet(self, client: Client, hello: Any) -> dict[str, Any] | None:
@@ -207,16 +254,16 @@ class Server:
 
     # --- decisions --------------------------------------------------------------------------------
 
-    async def decide_for_ever(self) -> None:
-        while True:
-            await self.work.wait()
-            await asyncio.sleep(0)  # whoever has written meanwhile comes along
-            self.work.clear()
-            while self.queue:
-                for request, reply in self.decide(self.batch()):
-                    request.client.waiting -= 1
-                    request.client.send(reply)
-                await asyncio.sleep(0)
+    def decide_waiting(self) -> None:
+        try:
+            for request, reply in self.decide(self.batch()):
+                request.client.answer(reply)
+        except Exception as error:  # the guard raises nothing: a fault of the server's own
+            if not self.broken.done():
+                self.broken.set_exception(error)
+            return
+        if self.queue:  # others are heard in between
+            asyncio.get_running_loop().call_soon(self.decide_waiting)
 
     def batch(self) -> list[Request]:
         """A whole team, or waiting requests of different agents."""
@@ -269,18 +316,18 @@ class Server:
 
     # --- health and metrics -----------------------------------------------------------------------
 
-    async def tell(self, client: Client, path: str) -> None:
+    def web(self, line: bytes) -> bytes:
+        path = [*line.split(), b""][1].decode(errors="replace")
         found = {"/health": self.health, "/metrics": self.metrics}.get(path)
         body = ("there is /health and /metrics\n" if found is None else found()).encode()
         status = "404 Not Found" if found is None else "200 OK"
         head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {len(body)}\r\n"
-        client.writer.write(head.encode() + b"Connection: close\r\n\r\n" + body)
-        await client.writer.drain()
+        return head.encode() + b"Connection: close\r\n\r\n" + body
 
     def health(self) -> str:
         audit = self.guard.audit
         state = {
-            "ok": True, "decisions": self.guard.counts.decisions, "clients": self.numbers.clients,
+            "ok": True, "decisions": self.guard.counts.decisions, "clients": len(self.clients),
             "orders": plain(self.guard.override.orders), "audit lost": 0 if audit is None else audit.lost,
             "seconds": round(time.monotonic() - self.numbers.started, 1),
         }  # fmt: skip
@@ -299,7 +346,7 @@ class Server:
             lines += [f"# TYPE trident_{name} counter", f"trident_{name} {value}"]
         audit = self.guard.audit
         gauges = {
-            "clients": numbers.clients, "waiting": len(self.queue),
+            "clients": len(self.clients), "waiting": len(self.queue),
             "overridden_agents": len(self.guard.override.orders), "audit_lost": 0 if audit is None else audit.lost,
         }  # fmt: skip
         for name, value in gauges.items():
