@@ -165,8 +165,10 @@ def test_preparing_a_program_changes_no_bit_and_saves_steps():
         scaled = row / row.sum(axis=1, keepdims=True)  # a column spread over what it divides
         again = row * 2.0 + jnp.tanh(x @ w["m"] + w["b"])  # what was worked out before
         # spread by nobody else: two narrow operands, and one that is asked for as it is
-        return {"y": scaled, "z": again, "where": jnp.where(b[:, None], x, w["b"]), "sum": b[:, None] + w["b"][None],
-                "spread": jnp.broadcast_to(w["b"], (5, 4)) + 0 * x, "itself": jnp.broadcast_to(x[0], (5, 4))}  # fmt: skip
+        return {
+            "y": scaled, "z": again, "where": jnp.where(b[:, None], x, w["b"]), "sum": b[:, None] + w["b"][None],
+            "spread": jnp.broadcast_to(w["b"], (5, 4)) + 0 * x, "itself": jnp.broadcast_to(x[0], (5, 4)),
+        }  # fmt: skip
 
     rng = np.random.default_rng(0)
     weights = {"m": rng.normal(size=(4, 4)).astype("f4"), "b": rng.normal(size=4).astype("f4")}

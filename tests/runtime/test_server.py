@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -77,21 +78,27 @@ def test_agents_teams_orders_and_numbers(bundle, tmp_path):
         answer = one.ask({"id": "a", "agent": 0, "obs": OBS, "seq": 1, "stamp": hello["now"]})
         assert (answer["id"], answer["mode"], answer["branch"]) == ("a", 1, "policy")
         assert answer["params"] == pytest.approx([np.tanh(1.0)])
+        packed = base64.b64encode(np.array(OBS, "<f4").tobytes()).decode()
+        assert one.ask({"agent": 0, "obs": packed})["params"] == answer["params"]
+        whole = base64.b64encode(np.array([OBS] * 3, "<f4").tobytes()).decode()
+        assert one.ask({"obs": whole})["params"] == [answer["params"]] * 3
         assert one.ask({"agent": 0, "obs": OBS, "mask": [1, 0]})["mode"] == 0
         assert one.ask({"agent": 0, "obs": OBS, "mask": "?"})["branch"] == "fail-safe"
+        assert one.ask({"agent": 0, "obs": packed[:8]})["branch"] != "policy"
+        assert one.ask({"agent": 0, "obs": "no base64 at all"})["branch"] != "policy"
         team = one.ask({"id": 2, "obs": [OBS] * 3, "margin": [1.0, -1.0]})
         assert team["branch"] == ["base policy"] * 3
         assert one.ask({"id": 3, "override": {"agents": [1], "by": "Ada"}})["orders"] == {"1": "fail-safe"}
         assert one.ask({"agent": 1, "obs": OBS})["branch"] == "override"
         assert one.ask({"id": 4, "release": {}})["orders"] == {}
         health = json.loads(web(port, "health"))
-        assert (health["ok"], health["decisions"]) == (True, 5)
+        assert (health["ok"], health["decisions"]) == (True, 9)
         metrics = web(port, "metrics")
         assert 'trident_agent_decisions_total{branch="override"} 1\n' in metrics
-        assert "trident_requests_total 5\n" in metrics
-        assert 'trident_request_seconds_bucket{le="+Inf"} 5\n' in metrics
-    assert verify(tmp_path / "log").decisions == 5
-    assert replay(tmp_path / "log", bundle) == (5, [])
+        assert "trident_requests_total 9\n" in metrics
+        assert 'trident_request_seconds_bucket{le="+Inf"} 9\n' in metrics
+    assert verify(tmp_path / "log").decisions == 9
+    assert replay(tmp_path / "log", bundle) == (9, [])
 
 
 def test_clients_that_misbehave_harm_nobody_else(bundle):

@@ -6,6 +6,7 @@ What is sent are numbers from the ranges that the policy was recorded in, so tha
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import time
 from collections import Counter
@@ -72,14 +73,15 @@ class Probe(asyncio.Protocol):
         """`count` requests, at their times whatever the answers do."""
         told, rng = await self.told, np.random.default_rng(self.agent)
         low, high = (np.array(told["recorded"][edge]) for edge in ("low", "high"))
-        drawn = [json.dumps(row.tolist()) for row in rng.uniform(low, high, (VARIETY, len(low)))]
+        rows = rng.uniform(low, high, (VARIETY, len(low))).astype("<f4")
+        drawn = [base64.b64encode(row.tobytes()).decode() for row in rows]
         loop, self.left = asyncio.get_running_loop(), count
         begun = loop.time() + self.agent / told["agents"] / rate
         for i in range(count):
             await asyncio.sleep(max(0.0, begun + i / rate - loop.time()))
-            head = f'{{"id": {i}, "agent": {self.agent}, "seq": {i}, "obs": '
+            head = f'{{"id": {i}, "agent": {self.agent}, "seq": {i}, "obs": "'
             self.sent[i] = time.perf_counter()
-            self.transport.write(f"{head}{drawn[i % VARIETY]}}}\n".encode())
+            self.transport.write(f'{head}{drawn[i % VARIETY]}"}}\n'.encode())
         await asyncio.wait({self.over}, timeout=PATIENCE)
         self.transport.close()
 

@@ -31,7 +31,7 @@ class Program:
             if content["format"] != FORMAT:
                 raise TridentError(f"the program has format {content['format']}, this trident runs format {FORMAT}")
             self.inputs = {name: (tuple(shape), np.dtype(kind)) for name, shape, kind in content["inputs"]}
-            self.outputs = dict(content["outputs"])
+            self.outputs: dict[str, int] = dict(content["outputs"])
             self._constants = {slot: arrays[name] for slot, name in content["constants"]}
             self._constants |= {slot: np.asarray(value, kind) for slot, value, kind in content["literals"]}
             self._steps = [(op, tuple(reads), tuple(writes), params) for op, reads, writes, params in content["steps"]]

@@ -9,13 +9,15 @@
     -> {"id": 9, "override": {"action": "fail-safe", "agents": [2], "by": "Ada"}}      or {"release": {...}}
     <- {"id": 9, "orders": {"2": "fail-safe"}}
 
-Stamps are seconds of the server's clock, which the hello tells. What waits when a decision begins is decided together:
-under load batches grow and nobody is starved. The same port answers `GET /health` and `GET /metrics` (Prometheus).
+`obs` may also be text, little-endian float32 in base64: it is read ten times as fast. Stamps are seconds of the server's
+clock, which the hello tells. What waits when a decision begins is decided together: under load batches grow and nobody
+is starved. The same port answers `GET /health` and `GET /metrics` (Prometheus).
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import hmac
 import ipaddress
 import json
@@ -224,6 +226,8 @@ class Server:
             self.numbers.busy += 1
             client.send(mark | {"error": "busy"})
             return None
+        if isinstance(content["obs"], str):
+            content["obs"] = unpacked(content["obs"], self.space.obs_dim)
         client.waiting += 1
         self.queue.append(Request(client, content, time.perf_counter()))
         if len(self.queue) == 1:  # whoever else is heard in this turn of the loop comes along
@@ -365,6 +369,15 @@ class Server:
 
     def limits(self) -> list[float]:
         return [c["limit"] for c in self.guard.bundle.manifest["constraints"]]
+
+
+def unpacked(text: str, obs_dim: int) -> np.ndarray | str:
+    """Rows of float32; what is none stays what it is, and is refused by the guard."""
+    try:
+        rows = np.frombuffer(base64.b64decode(text, validate=True), "<f4")
+        return rows if rows.size == obs_dim else rows.reshape(-1, obs_dim)
+    except ValueError:
+        return text
 
 
 def answer(content: dict[str, Any], decision: Decision) -> dict[str, Any]:
