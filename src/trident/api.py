@@ -169,6 +169,7 @@ def _finish(outcome: session.Outcome, progress: Progress) -> Run:
 
 def _conclude(run: Run, progress: Progress) -> None:
     from trident.report.figures import draw_figures  # matplotlib takes a second to import
+    from trident.report.scene_figure import can_be_drawn
 
     settings = run.setup.settings
     if episodes := settings.eval_episodes:
@@ -177,7 +178,7 @@ def _conclude(run: Run, progress: Progress) -> None:
         progress.say(line)
     progress.doing("drawing figures")
     draw_figures(run.out)
-    if settings.video and hasattr(run.setup.env, "draw"):
+    if settings.video and can_be_drawn(run.setup.env):
         progress.doing("making a video of one episode (--no-video leaves it out)")
         run.render()
 

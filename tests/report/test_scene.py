@@ -34,7 +34,7 @@ ONE_OF_EACH = [
     Line([(0.0, 0.0), (1.0, 1.0)], fade=True),
     Area([(0.0, 0.0), (1.0, 0.0), (1.0, 1.0)], fill="#EEF1F4", alpha=0.5),
     Disc((5.0, 5.0), 1.25, edge="#1F2933"),
-    *(Dot((3.0, 4.0), shape=shape, size=9.0) for shape in "oshxX*>"),
+    *(Dot((3.0, 4.0), shape=shape, size=9.0) for shape in "oshxXP*>^"),
     Label((1.0, 2.0), "<b>", offset=(0.0, -5.0), box="#EEF1F4"),
     Arrow((1.0, 1.0), (2.0, -1.0)),
     Raster((0.0, 0.0, 4.0, 2.0), [[0, 1, 1, 0], [1, 0, 0, 1]], ["#1F2933", "#EEF1F4"]),

@@ -87,10 +87,12 @@ class Player:
         from matplotlib.backends.backend_agg import FigureCanvasAgg  # matplotlib takes a second to import
         from matplotlib.figure import Figure
 
+        from trident.report.scene_figure import draw_step
+
         figure = Figure(INCHES, DPI)
         canvas = FigureCanvasAgg(figure)
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *jax.device_get(self.states))
-        self.env.draw(figure, stacked, len(self.states) - 1)
+        draw_step(self.env, figure, stacked, len(self.states) - 1)
         canvas.draw()
         return np.asarray(canvas.buffer_rgba())[..., :3].copy()
 
@@ -127,7 +129,7 @@ def _info(spec: EnvSpec, out: TimeStep, agent: int) -> dict[str, Any]:
 def _check_mode(player: Player, render_mode: str | None) -> str | None:
     if render_mode not in (None, *MODES):
         raise TridentError(f"render_mode is one of {', '.join(MODES)}, not {render_mode!r}")
-    if render_mode is not None and not hasattr(player.env, "draw"):
+    if render_mode is not None and not (hasattr(player.env, "scene") or hasattr(player.env, "draw")):
         raise TridentError(f"{player.spec.name} cannot be drawn: leave out render_mode")
     return render_mode
 

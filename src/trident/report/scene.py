@@ -67,7 +67,7 @@ class Dot:
     at: Point
     colour: str = INK
     shape: str = "o"
-    """o, s (square), h (hexagon), x, X (bold), * (star), > (triangle)"""
+    """o, s (square), h (hexagon), x, X (bold), P (bold plus), * (star), > and ^ (triangles)"""
     size: float = 6.0
     edge: str = ""
     width: float = 1.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,18 @@ from trident.report.scale_bar import scale_bar
 from trident.report.scene import Area, Arrow, Disc, Dot, Label, Line, Mark, Plane, Raster, Scene, text_at, until
 
 DASHES: dict[str, Any] = {"": "-", "-": "--", "--": (0, (6, 6)), ":": ":"}
+
+
+def can_be_drawn(env: Any) -> bool:
+    return hasattr(env, "scene") or hasattr(env, "draw")
+
+
+def draw_step(env: Any, where: Figure, states: Any, t: int) -> None:
+    """Step t of an episode's states [T + 1, ...], as the environment draws itself."""
+    if hasattr(env, "scene"):
+        draw_scene(env.scene(states), where, t)
+    else:
+        env.draw(where, states, t)
 
 
 def draw_scene(scene: Scene, where: Figure | Axes, t: int) -> None:
@@ -53,11 +67,31 @@ def draw_map(scene: Scene, ax: Axes, t: int) -> None:
     if plane.unit:
         scale_bar(ax, plane.unit, scene.ink)
     if scene.key:
-        handles = [_handle(key.text, key.mark) for key in scene.key]
         ax.legend(
-            handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.005), ncols=scene.key_columns, fontsize=7.5,
-            frameon=False, labelcolor=scene.ink, handlelength=1.4, columnspacing=1.1, handletextpad=0.6,
+            handles=_handles(scene), loc="upper center", bbox_to_anchor=(0.5, -0.005), ncols=scene.key_columns,
+            fontsize=7.5, frameon=False, labelcolor=scene.ink, handlelength=1.4, columnspacing=1.1, handletextpad=0.6,
         )  # fmt: skip
+
+
+def draw_maps(
+    scene: Scene, where: Figure, times: Sequence[int], titles: Sequence[str], size: tuple[float, float]
+) -> None:
+    """The map at several times side by side, with one key below all of them."""
+    where.set_size_inches(*size)
+    bare = replace(scene, key=())
+    for k, (ax, t) in enumerate(zip(where.subplots(1, len(times)), times, strict=True)):
+        draw_map(bare, ax, t)
+        ax.set_title(f"({'abcdefgh'[k]})  {titles[k]}", loc="left", fontsize=10, color=scene.ink)
+    shared_key(scene, where, scene.key_columns)
+    where.subplots_adjust(left=0.01, right=0.99, top=0.93, bottom=0.09, wspace=0.04)
+
+
+def shared_key(scene: Scene, where: Figure, columns: int) -> None:
+    where.legend(handles=_handles(scene), loc="lower center", ncols=columns, fontsize=8, frameon=False)
+
+
+def _handles(scene: Scene) -> list[Line2D | Patch]:
+    return [_handle(key.text, key.mark) for key in scene.key]
 
 
 def draw_panel(scene: Scene, plane: Plane, ax: Axes, t: int) -> None:

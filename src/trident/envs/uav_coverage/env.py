@@ -321,20 +321,17 @@ class UavCoverage:
         """A sector in need is everyone's fault, closeness one's own."""
         return jnp.stack([jnp.broadcast_to(cost[0] > 0.0, near.shape), near < self.config.separation], 1)
 
-    def draw(self, where: Any, history: CoverageState, t: int | None = None, changed: Any = None) -> None:
-        """Draw a frame onto a matplotlib figure (map and gauges) or axes (map).
+    def scene(self, states: CoverageState, changed: Any = None) -> Any:
+        """The drawing of an episode's states [T + 1, ...] (NumPy arrays) as plain data (`trident.report.scene`).
 
-        `history`: the states of an episode [T + 1, ...] as NumPy arrays, of which frame `t` is drawn. `changed` [T, N]:
-        which actions a shield has altered on the way.
+        `changed` [T, N]: which actions a shield has altered on the way.
         """
-        from trident.envs.uav_coverage.render import draw  # matplotlib takes a second to import
+        from trident.envs.uav_coverage.scene import scene
 
-        last = len(history.clock) - 1 if t is None else t
-        past = None if changed is None else np.asarray(changed)[:last]
-        draw(self.config, where, jax.tree.map(lambda x: x[: last + 1], history), past)
+        return scene(self.config, states, changed)
 
-    def figure(self, where: Any, history: CoverageState, changed: Any = None) -> None:
-        """Draw the partition onto a matplotlib figure, from the start to the end."""
-        from trident.envs.uav_coverage.render import figure
+    def figure(self, where: Any, states: CoverageState, changed: Any = None) -> None:
+        """Draw the episode onto a matplotlib figure, for print."""
+        from trident.envs.uav_coverage.scene import figure
 
-        figure(self.config, where, history, changed)
+        figure(self.config, where, states, changed)

@@ -246,20 +246,17 @@ class UavNoFly:
             cost_attribution=(cost > 0.0)[None],
         )
 
-    def draw(self, where: Any, history: NoFlyState, t: int | None = None, changed: Any = None) -> None:
-        """Draw a frame onto a matplotlib figure (map and gauges) or axes (map).
+    def scene(self, states: NoFlyState, changed: Any = None) -> Any:
+        """The drawing of an episode's states [T + 1, ...] (NumPy arrays) as plain data (`trident.report.scene`).
 
-        `history`: the states of an episode [T + 1, ...] as NumPy arrays, of which frame `t` is drawn. `changed` [T, N]:
-        which actions a shield has altered on the way.
+        `changed` [T, N]: which actions a shield has altered on the way.
         """
-        from trident.envs.uav_nofly.render import draw  # matplotlib takes a second to import
+        from trident.envs.uav_nofly.scene import scene
 
-        last = len(history.clock) - 1 if t is None else t
-        past = None if changed is None else np.asarray(changed)[:last]
-        draw(self.config, self.maps, where, jax.tree.map(lambda x: x[: last + 1], history), past)
+        return scene(self.config, self.maps, states, changed)
 
-    def figure(self, where: Any, history: NoFlyState, changed: Any = None) -> None:
-        """Draw the flight onto a matplotlib figure, in snapshots."""
-        from trident.envs.uav_nofly.render import figure
+    def figure(self, where: Any, states: NoFlyState, changed: Any = None) -> None:
+        """Draw the episode onto a matplotlib figure, for print."""
+        from trident.envs.uav_nofly.scene import figure
 
-        figure(self.config, self.maps, where, history, changed)
+        figure(self.config, self.maps, where, states, changed)

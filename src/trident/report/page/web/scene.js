@@ -263,6 +263,10 @@ T.scene = {};
       const a = r * 0.35;
       for (const [u, v] of [[0, -a], [r - a, -r], [r, a - r], [a, 0], [r, r - a], [r - a, r], [0, a], [a - r, r], [-r, r - a], [-a, 0], [-r, a - r], [a - r, -r]]) c.lineTo(x + u, y + v);
       c.closePath();
+    } else if (name === "P") {
+      const a = r * 0.36;
+      for (const [u, v] of [[-a, -r], [a, -r], [a, -a], [r, -a], [r, a], [a, a], [a, r], [-a, r], [-a, a], [-r, a], [-r, -a], [-a, -a]]) c.lineTo(x + u, y + v);
+      c.closePath();
     } else {
       c.arc(x, y, r, 0, 7);
     }
