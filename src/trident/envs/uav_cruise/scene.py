@@ -136,8 +136,8 @@ def figure(config: CruiseConfig, where: Any, states: CruiseState, changed: Any =
     where.subplots_adjust(left=0.01, right=0.985, top=0.94, bottom=0.17, wspace=0.2)
 
 
-def _way(places: np.ndarray, roles: np.ndarray) -> Iterator[Line]:
+def _way(places: Any, roles: Any) -> Iterator[Line]:
     """A whole way [T + 1, 2], one line for every stretch in one role [T]."""
-    ends = [0, *(np.flatnonzero(np.diff(roles)) + 1), len(roles)]
+    ends = [0, *(np.flatnonzero(np.diff(np.asarray(roles))) + 1), len(roles)]
     for a, b in pairwise(ends):
         yield Line(places[a : b + 1], mode_colour(int(roles[a])), 1.5, alpha=0.8)

@@ -24,7 +24,7 @@ def scene(config: NoFlyConfig, maps: Maps, states: NoFlyState, changed: Any = No
     """Of an episode's states (NumPy arrays with a leading time axis); `changed` [T, 1]: what a shield has altered."""
     states = jax.tree.map(np.asarray, states)
     c, count, room = config, len(states.clock), 0.02 * config.area
-    way, acts = states.place + states.offset, acted(changed, count, 1)[:, 0]
+    way, acts = np.asarray(states.place) + np.asarray(states.offset), acted(changed, count, 1)[:, 0]
     plan = Plane(
         frames=[list(_map_marks(c, states, way, acts, t)) for t in range(count)],
         view=(-room, -room, c.area + room, c.area + room),
