@@ -15,6 +15,7 @@ import numpy as np
 from trident.allowed import Range, Seed, check_value
 from trident.errors import TridentError
 from trident.fields import check_name
+from trident.renamed import former_env
 from trident.report import records as recording
 from trident.report.broken_limits import broken_limits
 from trident.report.compare import compare_table, label, load_runs
@@ -136,6 +137,8 @@ def load(run: str | Path, env: AnyEnv | None = None, algo: Preset | None = None,
     folder = _folder(run)
     setup = setup_of(folder, env, trust=trust)
     state, rounds, notes = session.load_state(setup, folder)
+    if (former := former_env(read_run(folder))) is not None:
+        notes = [f"{folder}: {former}", *notes]
     return Run(setup, folder, state, rounds, None, tuple(notes))
 
 

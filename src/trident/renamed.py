@@ -12,6 +12,12 @@ PRESETS = {
 }
 POLICIES = {"reflex": "base-policy"}
 """Scripted policies."""
+ENVS = {"uav-mec-course": "uav-mec"}
+BY_VELOCITY = (
+    "uav-mec", "uav-mec-easy", "uav-mec-hard", "uav-mec-cover60", "uav-mec-n8", "uav-mec-n16", "uav-mec-n32",
+    "uav-mec-parallel", "uav-mec-separation", "uav-mec-suburban", "uav-mec-dense-urban", "uav-mec-3gpp",
+)  # fmt: skip
+"""What version 1 flew by (vx, vy); version 2 flies by speed and direction, as `uav-mec-course` did."""
 ALGORITHMS = PRESETS | POLICIES
 """What may stand behind --algo."""
 OPTIONS = {"--film": "--video", "--no-film": "--no-video", "--commits": "--any-commit"}
@@ -34,6 +40,33 @@ def current(name: str, table: dict[str, str]) -> str:
     return table[name]
 
 
+def modern_env(name: str, version: Any) -> tuple[str, Any]:
+    """Name and version of today of the same environment."""
+    if version == 1 and name in BY_VELOCITY:
+        return f"{name}-velocity", 1
+    if version == 1 and name in ("uav-mec-course", "uav-mec-polar"):
+        return ENVS.get(name, name), 2
+    return ENVS.get(name, name), version
+
+
+def former_env(run: dict[str, Any]) -> str | None:
+    """What to tell of a run whose environment had another name when it was started."""
+    began = run.get("identity", {})
+    if began.get("env", run["env"]) == run["env"]:
+        return None
+    was, now = (f"{x.get('env')} version {v}" for x, v in ((began, began.get("version", 1)), (run, run["env_version"])))
+    changed = " (version 2 flies by speed and direction, version 1 by vx and vy)" if run["env_version"] == 1 else ""
+    return f"a run of {was}, now called {now}{changed}"
+
+
+def modern_identity(identity: dict[str, Any]) -> dict[str, Any]:
+    """Of a checkpoint, under the names of today."""
+    if "env" not in identity or "version" not in identity:
+        return identity
+    env, version = modern_env(identity["env"], identity["version"])
+    return identity | {"env": env, "version": version}
+
+
 def _keys(values: dict[str, Any], *tables: dict[str, str]) -> dict[str, Any]:
     for table in tables:
         values = {table.get(k, k): v for k, v in values.items()}
@@ -47,6 +80,8 @@ def modern_run(run: dict[str, Any]) -> dict[str, Any]:
     for part, table in (("settings", SETTINGS), ("config", CONFIG)):
         if isinstance(run.get(part), dict):
             out[part] = _keys(run[part], table)
+    if "env" in run and "env_version" in run:
+        out["env"], out["env_version"] = modern_env(run["env"], run["env_version"])
     if "scripted" in run:
         out["scripted"] = [POLICIES.get(name, name) for name in run["scripted"]]
     return out

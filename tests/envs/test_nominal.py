@@ -7,7 +7,7 @@ import pytest
 from trident.training.registry import ENVS
 
 
-@pytest.mark.parametrize("name", ["uav-mec", "uav-mec-course", "intersection", "smac-3m"])
+@pytest.mark.parametrize("name", ["uav-mec", "uav-mec-velocity", "intersection", "smac-3m"])
 def test_nominal_is_the_action_of_the_physics(name):
     env = ENVS[name].make()
 

@@ -30,7 +30,7 @@ def write_run(
     folder.mkdir(parents=True)
     settings = {"episodes": 320, "seeds": list(range(seeds)), "seed": 0, "limit": {}, "shielded": False}
     run = {
-        "env": env, "env_version": 1, "algo": algo, "config": {"step": {"trust_region": 0.06}}, "settings": settings,
+        "env": env, "env_version": 2, "algo": algo, "config": {"step": {"trust_region": 0.06}}, "settings": settings,
         "rounds": rounds, "steps_per_round": 3200, "horizon": 200, "agents": 4, "modes": ["local", "fog1"],
         "constraints": CONSTRAINTS, "metrics": METRICS, "scripted": ["random"], "versions": {"trident": "0.1.0"},
         "host": {"cores": 2, "device": "cpu"}, "commit": "c0ffee",

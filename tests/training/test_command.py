@@ -44,11 +44,11 @@ def test_the_command_gives_the_same_run_again(algo, settings, config):
 
 @pytest.mark.parametrize("name", ["trident", "mappo-lag", "qmix", "macpo"])
 def test_commands_of_old_records_are_understood_today(name):
-    assert parsed(command_of(read_run(BENCHMARKS / "uav-mec" / name))).rounds == 125
+    assert parsed(command_of(read_run(BENCHMARKS / "uav-mec-v1" / name))).rounds == 125
 
 
 def test_what_has_no_name_has_no_command():
-    run = read_run(BENCHMARKS / "uav-mec" / "trident")
+    run = read_run(BENCHMARKS / "uav-mec-v1" / "trident")
     assert command_of(run | {"env": "my-own"}) is None
     assert command_of(run | {"algo": "my-own"}) is None
 
@@ -56,5 +56,5 @@ def test_what_has_no_name_has_no_command():
 def test_no_module_is_imported_because_a_record_names_it(tmp_path, monkeypatch):
     (tmp_path / "nasty.py").write_text("raise SystemExit('imported')")
     monkeypatch.syspath_prepend(tmp_path)
-    run = read_run(BENCHMARKS / "uav-mec" / "trident")
+    run = read_run(BENCHMARKS / "uav-mec-v1" / "trident")
     assert command_of(run | {"env": "nasty:Env"}) is None

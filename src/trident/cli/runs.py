@@ -180,7 +180,7 @@ Put several runs on one environment side by side, from their records alone.
 
 Examples:
   trident compare runs/happo runs/trident
-  trident compare benchmarks/uav-mec/* --markdown --figure curves.png
+  trident compare benchmarks/uav-mec-v1/* --markdown --figure curves.png
 """
     options = parse(CompareOptions, argv, "compare", text)
     style = "markdown" if options.markdown else "plain"

@@ -18,6 +18,8 @@ from trident.cli.options import parse, wants_help
 from trident.envs.checks.values import find_doubts, find_faults
 from trident.errors import TridentError
 from trident.fields import check_name, flatten
+from trident.renamed import ENVS as OLD_NAMES
+from trident.renamed import current
 from trident.report.tables import terminal_width
 from trident.training.registry import (
     ALGORITHMS,
@@ -132,7 +134,7 @@ def list_all(argv: list[str]) -> int:
     elif len(argv) > 1:
         raise TridentError(f"`trident list` takes one name at most, not {' '.join(argv)!r}")
     elif has_env(argv[0]):
-        print(_of_env(argv[0]))
+        print(_of_env(current(argv[0], OLD_NAMES)))
     elif has_algorithm(argv[0]):
         print(_of_algorithm(argv[0]))
     else:

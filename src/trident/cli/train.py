@@ -18,7 +18,7 @@ from trident.cli.page import REPORT, write_report
 from trident.cli.watch import watched
 from trident.errors import TridentError
 from trident.fields import flatten, spelled_out
-from trident.renamed import ALGORITHMS, CONFIG, current
+from trident.renamed import ALGORITHMS, CONFIG, ENVS, current
 from trident.report.progress import progress_for
 from trident.run_directory import check_empty
 from trident.training import session
@@ -153,7 +153,7 @@ def _env_and_algo(argv: list[str]) -> tuple[str, str]:
     before = ["", *argv]
     names = free or [word for i, word in enumerate(argv) if before[i] != "--algo" and has_env(word)]
     if names:
-        return names[0], algo
+        return current(names[0], ENVS), algo
     if wants_help(argv):
         return "uav-mec", algo
     raise TridentError("which environment? for example: trident train uav-mec (`trident list` shows all of them)")

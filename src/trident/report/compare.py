@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from trident.errors import TridentError
+from trident.renamed import former_env
 from trident.report.records import Record, is_trained, read, series
 from trident.report.specification import differences
 from trident.report.stats import Estimate, bootstrap
@@ -71,7 +72,9 @@ def compare_table(folders: list[Path], style: str = "markdown", mixed: bool = Fa
         name = label(run, folder) + ("" if result["deterministic"] else " (sampled)")
         rows.append([name, *cells, f"{spent:.0f}", str(len(seeds)), training_violations(run, records)])
     table = (markdown if style == "markdown" else plain)(header, rows)
-    return "\n".join([table, *(f"\nNot the same limits: {note}." for note in notes)])
+    formers = dict.fromkeys(note for run, _, _ in runs if (note := former_env(run)) is not None)
+    below = [*(f"Not the same limits: {note}" for note in notes), *(note[0].upper() + note[1:] for note in formers)]
+    return "\n".join([table, *(f"\n{line}." for line in below)])
 
 
 def specification_notes(folders: list[Path], runs: list[dict[str, Any]]) -> list[str]:

@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from trident.errors import StorageError, TridentError
+from trident.renamed import modern_identity
 from trident.run_directory import PARTIAL, write
 from trident.sealed import DIGEST, parse, read_bytes, schema_faults, seal, unseal
 
@@ -204,8 +205,9 @@ def _check_identity(folder: Path, manifest: dict[str, Any], identity: Mapping[st
             f"the checkpoint in {folder} has format {manifest['format']}, this version of trident reads {FORMAT}; "
             "`commit` in run.json names the version that wrote it"
         )
+    whose = modern_identity(manifest["identity"])
     for name, value in identity.items():
-        saved = manifest["identity"].get(name)
+        saved = whose.get(name)
         if name not in NOT_CHECKED and saved != value:
             raise TridentError(f"the checkpoint in {folder} is of another run: its {name} is {saved!r}, not {value!r}")
 

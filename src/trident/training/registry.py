@@ -18,6 +18,8 @@ from trident.envs.probes import PROBES
 from trident.envs.uav_mec import VARIANTS, UavMec
 from trident.errors import TridentError
 from trident.fields import change, flatten
+from trident.renamed import BY_VELOCITY, current
+from trident.renamed import ENVS as OLD_NAMES
 from trident.training import names, plugins
 from trident.training.presets import ALGORITHMS, Preset, residual_values
 from trident.training.tuned import RESIDUAL_TUNED, TUNED
@@ -31,14 +33,14 @@ class EnvEntry:
 
 
 UAV_MEC_HELP = {
-    "uav-mec": "4 UAVs serve 20 users as edge computers within energy and coverage limits (version 1, frozen)",
+    "uav-mec": "4 UAVs serve 20 users as edge computers within energy and coverage limits (version 2, frozen)",
     "uav-mec-easy": "looser limits, slow hotspots, starts that cover",
     "uav-mec-hard": "tighter limits, fast hotspots",
     "uav-mec-n8": "8 UAVs; area, users and fogs grow with them",
     "uav-mec-n16": "16 UAVs",
     "uav-mec-n32": "32 UAVs",
     "uav-mec-polar": "the paper's (speed, heading) flight command",
-    "uav-mec-course": "flight command as speed and a vector of direction",
+    "uav-mec-velocity": "version 1: flight command (vx, vy); also of variants, as in uav-mec-n8-velocity",
     "uav-mec-parallel": "on-board and fog shares of a task run at once",
     "uav-mec-separation": "a third constraint: minimum distance between UAVs",
     "uav-mec-suburban": "suburban channel",
@@ -132,7 +134,13 @@ ENVS |= {
 }
 ENVS |= {name: EnvEntry((make.__doc__ or name).splitlines()[0], make) for name, make in PROBES.items()}
 
-BUILT_IN_ENVS, BUILT_IN_ALGORITHMS = frozenset(ENVS), frozenset(ALGORITHMS)
+FORMER_ENVS = {
+    f"{name}-velocity": EnvEntry(f"version 1 of {name}", partial(UavMec, replace(VARIANTS[name], flight="cartesian")))
+    for name in BY_VELOCITY
+    if name != "uav-mec"
+}
+"""Known by name, but not listed."""
+BUILT_IN_ENVS, BUILT_IN_ALGORITHMS = frozenset([*ENVS, *FORMER_ENVS, *OLD_NAMES]), frozenset(ALGORITHMS)
 
 
 @dataclass(frozen=True)
@@ -158,8 +166,10 @@ def plugin_algorithms() -> dict[str, EntryPoint]:
 
 def has_env(name: str) -> bool:
     """Whether an environment has this name, or the name says where to import one from; a plug-in's joins ENVS."""
-    if name not in ENVS and names.is_import_string(name):
+    if name in OLD_NAMES or (name not in ENVS and names.is_import_string(name)):
         return True
+    if name in FORMER_ENVS:
+        ENVS.setdefault(name, FORMER_ENVS[name])
     point = plugin_envs().get(name)
     if point is not None and name not in ENVS:
         ENVS[name] = _plugin_env(point)
@@ -225,6 +235,7 @@ def needs_shield(algo: str) -> bool:
 
 def make_env(name: str, args: Mapping[str, Any] | None = None, trusted: bool = True) -> AnyEnv:
     """By name, or by an import string (`trident.training.names`), which may be given arguments and must be trusted."""
+    name = current(name, OLD_NAMES)
     if name not in ENVS and names.is_import_string(name):
         return names.make(name, args, trusted)
     if args:

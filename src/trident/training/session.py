@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from trident.errors import StorageError, TridentError
+from trident.renamed import former_env
 from trident.report import records as recording
 from trident.report.progress import Progress, Silent
 from trident.report.records import Record, RecordWriter
@@ -100,6 +101,8 @@ def resume(
     if (out / RESULT).exists() and not checkpoint.rounds(out / CHECKPOINTS):
         raise TridentError(f"{out} is finished and has no checkpoints: a record can be neither resumed nor prolonged")
     check_addresses()
+    if (former := former_env(old)) is not None and progress is not None:
+        progress.say(f"{out}: {former}")
     with alone(out), reporting(out):
         run = write_run(out, setup) if episodes is not None else old
         if setup.rounds > old["rounds"]:

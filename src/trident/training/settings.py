@@ -21,8 +21,9 @@ from trident.allowed import Length, Name, Range, Seed, check_value, checked
 from trident.envs.checks.shapes import declaration_faults
 from trident.errors import TridentError
 from trident.fields import change, check_name
-from trident.renamed import ALGORITHMS, current
-from trident.run_directory import RUN, read_run, write_json
+from trident.renamed import ALGORITHMS, ENVS, current
+from trident.run_directory import RUN, RUN_SCHEMA, is_run, read_run, write_json
+from trident.sealed import read_sealed
 from trident.training.names import is_import_string
 from trident.training.registry import default_config, has_algorithm, has_env, make_algorithm, make_env, needs_shield
 from trident.types import Algorithm, AnyEnv, EnvSpec, mode_names
@@ -181,6 +182,7 @@ def make_setup(env: str | AnyEnv, algo: str, settings: Settings, config: Any = N
     if not isinstance(env, str):
         for fault in declaration_faults(env):
             raise TridentError(f"{_printed(env)} breaks the environment contract: {fault}")
+    env = current(env, ENVS) if isinstance(env, str) else env
     name = env if isinstance(env, str) else env.spec.name  # a variant may share its spec with the original
     env = make_env(env, settings.env_arg) if isinstance(env, str) else env
     for limit in settings.limit:
@@ -287,9 +289,11 @@ def describe(setup: Setup) -> dict[str, Any]:
 
 
 def write_run(out: Path, setup: Setup) -> dict[str, Any]:
+    """What is there already keeps the names it was started under: its records' digests begin with them."""
     run = describe(setup)
-    write_json(out / RUN, run)
-    return run
+    began = read_sealed(out / RUN, RUN_SCHEMA) if is_run(out) else {}
+    write_json(out / RUN, run | {name: began[name] for name in ("env", "env_version", "algo") if name in began})
+    return read_run(out)
 
 
 def setup_of(out: Path, env: str | AnyEnv | None = None, episodes: int | None = None, trust: bool = False) -> Setup:

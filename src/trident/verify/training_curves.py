@@ -24,15 +24,17 @@ from trident.verify.claim import Check, Claim, Data, Evidence, Experiment, Say
 from trident.verify.fits import fit_power, fit_powers, mean_interval
 from trident.verify.plots import panels, slope_guide
 
+RECORDED = "uav-mec-v1"
+"""Of which environment there are records of all methods: version 1 of uav-mec."""
 POINTS = 24
 SCRATCH = "trident-scratch"
 
 
 def records_folder() -> Path | None:
-    """benchmarks/uav-mec of the working directory or of the source tree."""
+    """The records of uav-mec in the working directory or in the source tree."""
     for base in (Path(), Path(trident.__file__).resolve().parents[2]):
-        if (base / "benchmarks" / "uav-mec").is_dir():
-            return base / "benchmarks" / "uav-mec"
+        if (base / "benchmarks" / RECORDED).is_dir():
+            return base / "benchmarks" / RECORDED
     return None
 
 

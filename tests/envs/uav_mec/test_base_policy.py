@@ -13,7 +13,7 @@ from trident.physics import propulsion
 from trident.training.registry import ENVS
 
 
-@pytest.mark.parametrize("name", ["uav-mec", "uav-mec-course", "uav-mec-polar", "uav-mec-n8"])
+@pytest.mark.parametrize("name", ["uav-mec", "uav-mec-velocity", "uav-mec-polar", "uav-mec-n8"])
 def test_base_policy_has_the_direction_and_the_mode_of_nominal(name):
     """Each UAV by itself suggests what the physics of the global state takes for granted of the whole fleet, unless it
     hears one that is full."""

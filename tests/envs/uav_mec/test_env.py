@@ -21,7 +21,7 @@ CASES = {
     "other": UavMecConfig(
         num_uavs=8, flight="polar", execution="parallel", separation=True, separation_min=80.0, channel="suburban"
     ),
-    "course": UavMecConfig(flight="course"),
+    "velocity": UavMecConfig(flight="cartesian"),
 }
 
 
@@ -148,7 +148,7 @@ def test_lattice_is_spread_inside_the_unit_square(count):
 
 
 def test_all_flight_commands_fly_alike():
-    polar, cart, course = UavMecConfig(flight="polar"), UavMecConfig(), UavMecConfig(flight="course")
+    polar, cart, course = UavMecConfig(flight="polar"), UavMecConfig(flight="cartesian"), UavMecConfig()
     speed, heading = jnp.array([0.0, 9.7, 30.0, 21.0]), jnp.array([0.3, -2.0, 3.1, 0.785])
     asked = velocity_of(polar, jnp.stack([speed, heading, speed], -1))
     np.testing.assert_allclose(asked[2], [30 * np.cos(3.1), 30 * np.sin(3.1)], rtol=1e-5)
@@ -173,19 +173,19 @@ def test_square_maps_onto_the_disc_and_back():
     np.testing.assert_allclose(disc_to_square(disc), square, atol=2e-3)
     corners = jnp.array([[1.0, 1.0], [-1.0, 1.0], [1.0, 0.0], [0.0, 0.0]])
     np.testing.assert_allclose(jnp.linalg.norm(square_to_disc(corners), axis=-1), [1, 1, 1, 0], atol=1e-6)
-    speed = jnp.linalg.norm(velocity_of(UavMecConfig(), jnp.ones((1, 3))), axis=-1)
+    speed = jnp.linalg.norm(velocity_of(UavMecConfig(flight="cartesian"), jnp.ones((1, 3))), axis=-1)
     np.testing.assert_allclose(speed, 30.0, rtol=1e-6)
 
 
 def test_local_mode_does_not_read_the_ratio(default):
     used = default.env.spec.action.used
-    assert used[:, 0].tolist() == [[True, True, False]] * 4
+    assert used[:, 0].tolist() == [[True, True, True, False]] * 4
     assert used[:, 1:].all()
     state, _ = default.start(5)
     draws = default.draw(jax.random.split(jax.random.key(1), 6))
     mode = jnp.tile(jnp.array([0, 0, 1, 0]), (6, 1))
-    params = jnp.full((6, 4, 3), 0.3)
-    ratios = [params, params.at[:, :2, 2].set(0.9), params.at[:, 2, 2].set(0.9)]
+    params = jnp.full((6, 4, 4), 0.3)
+    ratios = [params, params.at[:, :2, 3].set(0.9), params.at[:, 2, 3].set(0.9)]
     base, unread, read = (default.transition(state, draws, HybridAction(mode, p))[1].reward for p in ratios)
     np.testing.assert_array_equal(base, unread)
     assert (base != read).any()
@@ -241,5 +241,5 @@ def test_a_wrong_number_is_one_clear_line(change, word):
 def test_an_unknown_word_is_one_clear_line():
     config = UavMecConfig()
     object.__setattr__(config, "flight", "spiral")
-    with pytest.raises(TridentError, match="flight='spiral' is not one of cartesian, polar, course"):
+    with pytest.raises(TridentError, match="flight='spiral' is not one of course, cartesian, polar"):
         check(config)

@@ -109,7 +109,7 @@ def test_gradients_are_those_of_finite_differences(walk):
 
 def test_flying_to_a_user_helps():
     """Reward rises and the coverage cost falls as a UAV flies towards users just outside its coverage."""
-    config = UavMecConfig(num_uavs=1, num_users=4, num_hotspots=1, coverage_min=0.5, grace=0)
+    config = UavMecConfig(num_uavs=1, num_users=4, num_hotspots=1, coverage_min=0.5, grace=0, flight="cartesian")
     uav = jnp.array([[150.0, 150.0]])
     user = uav + jnp.array([[131.0, 0.0], [133.0, 5.0], [129.0, -5.0], [60.0, 0.0]])
     reach = jnp.linalg.norm(user - uav, axis=-1)
@@ -131,7 +131,14 @@ def test_flying_to_a_user_helps():
 def test_a_user_without_a_uav_pulls_one_that_has_a_place(capacity):
     """Two users near a UAV and one out of reach: the reward rises towards it, unless the UAV is full."""
     config = UavMecConfig(
-        num_uavs=1, num_users=3, num_hotspots=1, capacity=capacity, area=800.0, coverage_min=0.0, grace=0
+        num_uavs=1,
+        num_users=3,
+        num_hotspots=1,
+        capacity=capacity,
+        area=800.0,
+        coverage_min=0.0,
+        grace=0,
+        flight="cartesian",
     )
     uav = jnp.array([[150.0, 150.0]])
     user = uav + jnp.array([[0.0, 10.0], [0.0, -10.0], [config.service_radius + 40.0, 0.0]])
@@ -174,7 +181,7 @@ def test_nominal_is_thrifty_and_takes_the_best_mode(walk):
     measure = jax.jit(jax.vmap(lambda s, m, p: signals(CONFIG, s, HybridAction(m, p))))
     chosen = measure(some, action.mode, action.params)
     assert chosen[:, 1].max() < 0.01  # within its energy
-    full = action.params.at[..., 2].set(1.0)
+    full = action.params.at[..., -1].set(1.0)
     for m in range(3):
         other = measure(some, jnp.full_like(action.mode, m), full)
         assert chosen[:, 0].mean() > other[:, 0].mean()

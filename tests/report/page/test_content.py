@@ -201,7 +201,9 @@ def test_of_very_long_files_only_lines_at_even_distances_are_read(tmp_path, monk
     assert gaps.max() <= 2 * np.median(gaps)
 
 
-@pytest.mark.parametrize("folder", ["uav-mec/trident", "uav-mec/mappo-lag", "uav-mec/qmix", "uav-mec/shielded"])
+@pytest.mark.parametrize(
+    "folder", ["uav-mec-v1/trident", "uav-mec-v1/mappo-lag", "uav-mec-v1/qmix", "uav-mec-v1/shielded"]
+)
 def test_committed_records_are_shown_whole(folder):
     run = one(BENCHMARKS / folder)
     assert run["problems"] == []

@@ -33,9 +33,9 @@ class UavMecConfig:
     """m"""
     max_speed: float = 30.0
     """m/s"""
-    flight: Literal["cartesian", "polar", "course"] = "cartesian"
-    """cartesian: (vx, vy) in a square that is mapped onto the disc of speeds; polar: (speed, heading); course: (speed,
-    east, north), of which the last two give the direction."""
+    flight: Literal["course", "cartesian", "polar"] = "course"
+    """course: (speed, east, north), of which the last two give the direction; cartesian, that of version 1: (vx, vy) in
+    a square that is mapped onto the disc of speeds; polar: (speed, heading)."""
     start: Literal["uniform", "depot", "grid", "covering"] = "uniform"
     """uniform: anywhere; depot: around the centre; grid: a regular lattice; covering: above the hotspots."""
     grace: int = 20

@@ -54,15 +54,16 @@ VARIANTS: dict[str, UavMecConfig] = {
     "uav-mec-n8": UavMecConfig(num_uavs=8),
     "uav-mec-n16": UavMecConfig(num_uavs=16),
     "uav-mec-n32": UavMecConfig(num_uavs=32),
+    "uav-mec-velocity": UavMecConfig(flight="cartesian"),
     "uav-mec-polar": UavMecConfig(flight="polar"),
-    "uav-mec-course": UavMecConfig(flight="course"),
     "uav-mec-parallel": UavMecConfig(execution="parallel"),
     "uav-mec-separation": UavMecConfig(separation=True),
     "uav-mec-suburban": UavMecConfig(channel="suburban"),
     "uav-mec-dense-urban": UavMecConfig(channel="dense-urban"),
     "uav-mec-3gpp": UavMecConfig(channel="umi-av"),
 }
-"""Named scenarios. `uav-mec` is version 1 and frozen; results on it stay comparable."""
+"""Named scenarios. `uav-mec` is version 2 and frozen; results on it stay comparable. Version 1 had another flight
+command and is `uav-mec-velocity`."""
 
 
 def action_spec(config: UavMecConfig) -> ActionSpec:
@@ -305,7 +306,7 @@ class UavMec:
         shapes = jax.eval_shape(lambda key: self._look(initial_state(config, key)), jax.random.key(0))
         self.spec = EnvSpec(
             name="uav-mec",
-            version=1,
+            version=1 if config.flight == "cartesian" else 2,
             num_agents=config.num_uavs,
             obs_dim=shapes[0].shape[-1],
             state_dim=shapes[1].shape[-1],

@@ -33,7 +33,7 @@ CONFIGS = {
         capacity=2,
         grace=1,
     ),
-    "many users": UavMecConfig(num_uavs=3, num_users=links_of_rows.FEW + 3, capacity=7, grace=1),
+    "many users": UavMecConfig(flight="cartesian", num_uavs=3, num_users=links_of_rows.FEW + 3, capacity=7, grace=1),
     "one UAV, members only": UavMecConfig(num_uavs=1, hotspot_share=1.0, flight="polar", rotor="zeng", grace=1),
 }
 
@@ -83,8 +83,9 @@ def test_says_the_same_as_row_by_row(name):
     assert np.std(right.immediate, axis=0).min() > 1e-3  # there was something to tell
 
 
-def test_gradients_are_those_of_the_formulas():
-    config = CONFIGS["three constraints"]
+@pytest.mark.parametrize("flight", ["course", "cartesian"])
+def test_gradients_are_those_of_the_formulas(flight):
+    config = replace(CONFIGS["three constraints"], flight=flight)
     env = UavMec(config)
     array, action = seen(env, 8, 8)
     action = action._replace(params=0.9 * action.params)  # away from the corners
@@ -98,7 +99,7 @@ def test_gradients_are_those_of_the_formulas():
         def along(p):
             return jax.jvp(values, (action.params,), (jnp.zeros_like(action.params).at[:, 1, p].set(1.0),))[1]
 
-        return jax.jit(lambda: jax.vmap(along)(jnp.arange(3)))()
+        return jax.jit(lambda: jax.vmap(along)(jnp.arange(env.spec.action.num_params)))()
 
     got, right = (slopes(physics)[:, sure] for physics in (env.physics, replace(env.physics, bulk=None)))
     off = np.abs(got - right).max((0, 2)) > 1e-3 * (1.0 + np.abs(right).max((0, 2)))
