@@ -9,9 +9,9 @@
     -> {"id": 9, "override": {"action": "fail-safe", "agents": [2], "by": "Ada"}}      or {"release": {...}}
     <- {"id": 9, "orders": {"2": "fail-safe"}}
 
-`obs` may also be text, little-endian float32 in base64: it is read ten times as fast. Stamps are seconds of the server's
-clock, which the hello tells. What waits when a decision begins is decided together: under load batches grow and nobody
-is starved. The same port answers `GET /health` and `GET /metrics` (Prometheus).
+`obs` may also be text, little-endian float32 in base64: it is read ten times as fast. Stamps are seconds of the
+server's clock, which the hello tells. What waits when a decision begins is decided together: under load batches grow
+and nobody is starved. The same port answers `GET /health` and `GET /metrics` (Prometheus).
 """
 
 from __future__ import annotations
