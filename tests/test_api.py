@@ -218,3 +218,19 @@ def test_the_public_names_exist_and_are_typed():
     typed = re.findall(r" as (\w+)$", Path(trident.__file__).with_suffix(".pyi").read_text(), re.MULTILINE)
     assert sorted(trident.__all__) == sorted(typed)
     assert all(getattr(trident, name).__name__ == name for name in typed if name != "BasePolicy")
+
+
+def test_safety_is_counted_in_whole_episodes_and_for_each_agent():
+    """Two episodes of two agents: the first is clean but for its reward, in the second one agent is to blame."""
+    sums = {
+        "length": np.array([1.0, 4.0]),
+        "reward": np.array([4.0, 0.0]),
+        "cost": np.array([[0.1, 0.0], [2.0, 1.0]]),
+        "violated": np.array([0.0, 2.0]),
+        "caused": np.array([[0.0, 0.0], [2.0, 0.0]]),
+        "metric/moved": np.array([1.0, 2.0]),
+        "metric/weight": np.array([4.0, 12.0]),
+    }
+    summary = summarise(tiny.SPEC, sums)
+    assert (summary["safe/episodes"], summary["safe/agents"]) == (0.5, 0.75)
+    assert (summary["worst/use"], summary["worst/noise"]) == (0.5, 0.25)

@@ -21,6 +21,7 @@ from trident.report.broken_limits import broken_limits
 from trident.report.compare import compare_table, label, load_runs
 from trident.report.compare import references as references_of
 from trident.report.progress import Progress, Silent, progress_for
+from trident.report.safety import improvement_table, safety_table
 from trident.report.tables import result_table
 from trident.run_directory import FIGURES, RECORDS, RESULT, read_result, read_run, write_json
 from trident.simulation import watching
@@ -146,7 +147,8 @@ def compare(
     *runs: Run | str | Path, style: str = "plain", figure: str | Path | None = None, mixed: bool = False
 ) -> str:
     """A table of finished runs on one environment, its scripted policies first; `figure`: draw their curves there.
-    Runs with different cost specifications are refused unless `mixed`."""
+    Below it how safe single episodes were, and how surely one run is better than the others. Runs with different cost
+    specifications are refused unless `mixed`."""
     folders = [run.out if isinstance(run, Run) else _folder(run) for run in runs]
     if figure is not None:
         from trident.report.figures import draw_comparison  # matplotlib takes a second to import
@@ -155,7 +157,8 @@ def compare(
         beside = references_of([result for _, result, _ in loaded], {run["algo"] for run, _, _ in loaded})
         curves = [(label(run, folder), run, rows) for folder, (run, _, rows) in zip(folders, loaded, strict=True)]
         draw_comparison(curves, Path(figure), beside=beside)
-    return compare_table(folders, style, mixed)
+    tables = [compare_table(folders, style, mixed), safety_table(folders, style), improvement_table(folders, style)]
+    return "\n\n".join(filter(None, tables))
 
 
 def _finish(outcome: session.Outcome, progress: Progress) -> Run:

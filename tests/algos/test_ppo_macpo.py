@@ -386,3 +386,26 @@ def test_baselines_may_correct_the_base_policy_too(algo):
     suggested, preferred, ratio = first(jax.random.key(0))
     np.testing.assert_array_equal(suggested, preferred)
     np.testing.assert_allclose(ratio, 1.0, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["mappo-lag", "macpo"])
+def test_a_warm_start_imitates_and_values_what_it_imitates(kind):
+    env = PROBES["probe-constrained"]()
+    make, config = (ppo.make, LagrangianConfig()) if kind == "mappo-lag" else (macpo.make, MACPOConfig())
+    algorithm = make(replace(config, hidden=(16,), critic_hidden=(16,), cost_discount=0.8), env.spec)
+    script = env.scripted["optimal"]
+
+    @jax.jit
+    def prepared(key):
+        state = algorithm.init(key)
+        _, data = rollout(env, lambda k, s, t: (script(k, s), {}), key, start(env, key, 16), 32)
+        return *algorithm.prepare(state, data, key), data
+
+    state, metrics, data = prepared(jax.random.key(0))
+    assert metrics["imitation/mode_agreement"] > 0.9
+    assert float(state.actors["log_std"].max()) <= -1.6
+    assert int(state.critic.reward.stats[2]) == 1, "as after one round: the scales are still to be found"
+    level = on_policy.predict(
+        central_critic(env.spec, config.critic_body, (16,)), state.critic.reward, state_input(data)
+    )
+    np.testing.assert_allclose(level.mean(), data.reward.mean() / 0.05, rtol=0.1)

@@ -32,6 +32,7 @@ def write_run(folder: Path, algo: str, rewards: list[float], episodes: int = 4, 
     seeds = list(range(len(rewards)))
     run = {
         "env": "uav-mec",
+        "env_version": 2,
         "algo": algo,
         "constraints": CONSTRAINTS,
         "horizon": 200,
@@ -256,7 +257,7 @@ def test_a_run_that_is_on_record_with_another_config_is_named(tmp_path):
     del run["config"]["lr"], run["config"]["base_policy"]
     assert differences() == [f"lr unknown (now {now['lr']})"], "base policy is off: it had only no name then"
     run["env_version"] = 0
-    assert differences()[0] == "environment version 0 (now 1)"
+    assert differences()[0] == "environment version 0 (now 2)"
 
 
 def test_half_of_the_usable_cores_is_used(monkeypatch):
@@ -493,3 +494,38 @@ def test_columns_of_the_scenarios_are_what_their_environments_are_evaluated_by()
         known = {"reward", *(f"cost/{c.name}" for c in spec.constraints), *(f"metric/{m.name}" for m in spec.metrics)}
         assert set(SCENARIOS.columns_of(env)) <= known
         assert {f"cost/{c.name}" for c in spec.constraints} <= set(SCENARIOS.columns_of(env))
+
+
+def test_blocks_stand_apart_and_a_warm_start_is_part_of_a_rows_name(tmp_path, capsys, monkeypatch):
+    warm = write_run(tmp_path / "mappo+planner", "mappo", [-5.9, -5.8])
+    run = json.loads((warm / "run.json").read_text())
+    write_json(warm / "run.json", run | {"settings": run["settings"] | {"warm_start": "planner"}, "commit": "d"})
+    cold = write_run(tmp_path / "mappo", "mappo", [-6.0, -6.1])
+    campaign = replace(CAMPAIGNS["table1"], columns=("reward", "total"), blocks={"A": ("mappo",)})
+    monkeypatch.setitem(CAMPAIGNS, "table1", campaign)
+    words = f"bench table1 --methods mappo mappo+planner --episodes 4 --seeds 2 --out {tmp_path}"
+    assert main([*words.split(), "--markdown"]) == 0
+    said = capsys.readouterr().out
+    first, second = said.split("**others**")
+    assert "**A**" in first
+    assert "| mappo | -6.05 [-6.10, -6.00] (-5.24)" in first
+    assert "| mappo+planner | -5.85 [-5.90, -5.80] |" in second
+    assert "Records of 2 commits: c (mappo); d (mappo+planner)." in second
+    assert "mappo is on record with other values than today's: " in second
+    start = c.command_of(c.Job("uav-mec", "macpo+planner", tmp_path / "macpo+planner", 4, 2))
+    assert start[start.index("--algo") + 1] == "macpo"
+    assert start[start.index("--warm-start") + 1] == "planner"
+    with pytest.raises(TridentError, match=r"run of mappo on uav-mec: choose another"):
+        c.is_done(c.Job("uav-mec", "mappo+planner", cold, 4, 2))
+    with pytest.raises(TridentError, match="qmix has no warm start"):
+        c.plan(campaign, ["uav-mec"], ["qmix+planner"], tmp_path, 4, None, 2)
+
+
+def test_rows_of_unequal_budget_are_never_in_one_table(tmp_path):
+    runs = [write_run(tmp_path / "a", "mappo", [-6.0]), write_run(tmp_path / "b", "happo", [-6.0], episodes=8)]
+    with pytest.raises(TridentError, match=r"not of one budget: mappo \(4 episodes x 1 seeds\), happo \(8 episodes"):
+        versus_table(runs, ("reward",), {}, {})
+
+
+def test_the_discrete_gradient_is_taken_apart_where_modes_are_many():
+    assert all(make_env(env).spec.action.num_modes > 10 for env in CAMPAIGNS["ablations-smac"].envs)

@@ -525,3 +525,16 @@ def test_a_run_of_another_version_says_which(whole, tmp_path):
         TridentError, match=r"written by commit 0123456789ab of trident.*unknown config field 'forgotten'"
     ):
         setup_of(folder)
+
+
+def test_a_run_that_another_commit_goes_on_with_names_both(tmp_path, monkeypatch):
+    out = tmp_path / "run"
+    monkeypatch.setattr("trident.training.settings._commit", lambda: "aaaa")
+    session.train(setup(episodes=4), out)
+    assert read_run(out)["commit"] == "aaaa"
+    monkeypatch.setattr("trident.training.settings._commit", lambda: "bbbb")
+    session.resume(out)
+    session.resume(out)
+    assert read_run(out)["commit"] == "aaaa, bbbb"
+    session.resume(out, episodes=8)
+    assert read_run(out)["commit"] == "aaaa, bbbb"

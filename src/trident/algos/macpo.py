@@ -27,13 +27,14 @@ from jax.flatten_util import ravel_pytree
 
 from trident.algos.common import on_policy
 from trident.algos.common.actor import act, actors_init
+from trident.algos.common.behaviour_cloning import WARM_LOG_STD, WARM_LR, WARM_ROWS, WARM_STEPS, imitate
 from trident.algos.common.central_critic import Body, central_critic
 from trident.algos.common.kinds import first_of_kind, input_size, kinds_of
 from trident.algos.common.on_policy import AgentBatch, Values, too_many_minibatches
 from trident.allowed import Count, Discount, LogStd, Passes, Positive, Rate, Share, TrustRegion, Weight, Widths
 from trident.maths.fisher import fisher_product
 from trident.maths.trust_region import RECOVERY, REJECTED, UpdateInfo, UpdateRule, constrained_update
-from trident.types import Algorithm, Data, DataPlan, EnvSpec, Metrics, PerCost, Physics
+from trident.types import Algorithm, Data, DataPlan, EnvSpec, Metrics, PerCost, Physics, Transition
 
 
 @dataclass(frozen=True)
@@ -142,6 +143,19 @@ def make(config: MACPOConfig, spec: EnvSpec, physics: Physics | None = None) -> 
         }
         return MACPOState(actors, critic), metrics
 
+    def prepare(state: MACPOState, roll: Transition, key: Any) -> tuple[MACPOState, Metrics]:
+        """Warm start: actors imitate the rollout's policy, values are its own."""
+        actor_key, critic_key = jax.random.split(key)
+        actors, imitated = imitate(
+            state.actors, spec.action, roll, actor_key, WARM_STEPS, WARM_ROWS, WARM_LR,
+            min(WARM_LOG_STD, config.log_std), base_policy, kinds,
+        )  # fmt: skip
+        values, _ = on_policy.fit_ahead(
+            central, state.critic, adam, roll, config.discount, config.cost_discount, config.gae_lambda, critic_key,
+            config.critic_lr,
+        )  # fmt: skip
+        return state._replace(actors=actors, critic=values), imitated
+
     return Algorithm(
         name="macpo",
         plan=DataPlan(config.envs, config.steps),
@@ -153,6 +167,7 @@ def make(config: MACPOConfig, spec: EnvSpec, physics: Physics | None = None) -> 
         expect=lambda state, moments: on_policy.expect(
             central, state.critic, moments, config.discount, config.cost_discount
         ),
+        prepare=prepare,
         config=config,
     )
 

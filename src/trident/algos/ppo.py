@@ -25,13 +25,14 @@ import jax.numpy as jnp
 
 from trident.algos.common import on_policy
 from trident.algos.common.actor import act, actors_init
+from trident.algos.common.behaviour_cloning import WARM_LOG_STD, WARM_LR, WARM_ROWS, WARM_STEPS, imitate
 from trident.algos.common.central_critic import Body, central_critic
 from trident.algos.common.kinds import first_of_kind, input_size, kinds_of
 from trident.algos.common.on_policy import AgentBatch, Values, too_many_minibatches
 from trident.allowed import Clip, Count, Discount, LogStd, Passes, Positive, Rate, Share, Weight, Widths
 from trident.maths import hybrid
 from trident.maths.lagrange import Multipliers, multipliers_init, multipliers_step
-from trident.types import Algorithm, Data, DataPlan, EnvSpec, Metrics, PerCost, Physics
+from trident.types import Algorithm, Data, DataPlan, EnvSpec, Metrics, PerCost, Physics, Transition
 
 
 @dataclass(frozen=True)
@@ -156,6 +157,19 @@ def make(config: PPOConfig, spec: EnvSpec, physics: Physics | None = None) -> Al
         metrics |= {"kl": jnp.mean(kl), "kl_max": jnp.max(kl)} | losses
         return PPOState(actors, actor_opt, critic, state.multipliers, state.spread), metrics
 
+    def prepare(state: PPOState, roll: Transition, key: Any) -> tuple[PPOState, Metrics]:
+        """Warm start: actors imitate the rollout's policy, values are its own."""
+        actor_key, critic_key = jax.random.split(key)
+        actors, imitated = imitate(
+            state.actors, spec.action, roll, actor_key, WARM_STEPS, WARM_ROWS, WARM_LR,
+            min(WARM_LOG_STD, config.log_std), base_policy, kinds,
+        )  # fmt: skip
+        values, spread = on_policy.fit_ahead(
+            central, state.critic, adam, roll, config.discount, cost_discount, config.gae_lambda, critic_key,
+            config.critic_lr,
+        )  # fmt: skip
+        return state._replace(actors=actors, critic=values, spread=spread), imitated
+
     return Algorithm(
         name="ppo",
         plan=DataPlan(config.envs, config.steps),
@@ -165,6 +179,7 @@ def make(config: PPOConfig, spec: EnvSpec, physics: Physics | None = None) -> Al
         ),
         update=update,
         expect=lambda state, moments: on_policy.expect(central, state.critic, moments, config.discount, cost_discount),
+        prepare=prepare,
         config=config,
     )
 

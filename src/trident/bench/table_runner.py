@@ -25,22 +25,36 @@ from typing import Any, NamedTuple
 from trident.bench.paper import Campaign
 from trident.errors import TridentError
 from trident.report.compare import has_ended
+from trident.report.paper_table import row_name
 from trident.report.records import read
 from trident.run_directory import CHECKPOINTS, FIGURES, RECORDS, TENSORBOARD, is_run, read_result, read_run
 from trident.training.registry import has_algorithm, make_env
 from trident.training.settings import Settings, make_setup
+from trident.training.warm_start import check_warm_start
 
 Say = Callable[[str], None]
 
 
 class Job(NamedTuple):
-    """One method on one environment."""
+    """One method on one environment; METHOD+POLICY is warm-started on that scripted policy."""
 
     env: str
     method: str
     folder: Path
     episodes: int
     seeds: int
+
+    @property
+    def algo(self) -> str:
+        return self.method.partition("+")[0]
+
+    @property
+    def warm_start(self) -> str | None:
+        return self.method.partition("+")[2] or None
+
+    @property
+    def settings(self) -> Settings:
+        return Settings(episodes=self.episodes, seeds=self.seeds, warm_start=self.warm_start)
 
     @property
     def log(self) -> Path:
@@ -66,13 +80,16 @@ def plan(
     jobs = []
     for name in envs:
         env = make_env(name)
-        for method in methods:
-            if not has_algorithm(method) and method not in env.scripted:
-                raise TridentError(f"unknown method {method!r}: `trident list` shows all of them")
         whole = episodes if steps is None else math.ceil(steps / env.spec.horizon)
-        for method in methods:  # a grid that is too large, a shield that is missing, a budget of nothing
-            make_setup(env, method, Settings(episodes=whole, seeds=seeds))
-        jobs += [Job(name, m, out / name / m if several else out / m, whole, seeds) for m in methods]
+        new = [Job(name, m, out / name / m if several else out / m, whole, seeds) for m in methods]
+        for job in new:
+            if not has_algorithm(job.algo) and job.algo not in env.scripted:
+                raise TridentError(f"unknown method {job.algo!r}: `trident list` shows all of them")
+        for job in new:  # a grid that is too large, a shield that is missing, a budget of nothing
+            setup = make_setup(env, job.algo, job.settings)
+            if job.warm_start is not None:
+                check_warm_start(setup)
+        jobs += new
     return jobs
 
 
@@ -102,15 +119,16 @@ def command_of(job: Job) -> list[str]:
     if is_run(job.folder):
         return [*python, "resume", str(job.folder)]
     budget = ["--episodes", str(job.episodes), "--seeds", str(job.seeds)]
-    return [*python, "train", job.env, "--algo", job.method, *budget, "--no-video", "--out", str(job.folder)]
+    budget += ["--warm-start", job.warm_start] if job.warm_start else []
+    return [*python, "train", job.env, "--algo", job.algo, *budget, "--no-video", "--out", str(job.folder)]
 
 
 def is_done(job: Job) -> bool:
     if not is_run(job.folder):
         return False
     run = read_run(job.folder)
-    if (run["env"], run["algo"]) != (job.env, job.method):
-        raise TridentError(f"{job.folder} has a run of {run['algo']} on {run['env']}: choose another --out")
+    if (run["env"], row_name(run)) != (job.env, job.method):
+        raise TridentError(f"{job.folder} has a run of {row_name(run)} on {run['env']}: choose another --out")
     settings = run["settings"]
     had = settings["seeds"] if isinstance(settings["seeds"], int) else len(settings["seeds"])
     if (settings["episodes"], had) != (job.episodes, job.seeds):
@@ -122,7 +140,7 @@ def is_done(job: Job) -> bool:
     return result is not None and has_ended(run, result, read(job.folder / RECORDS))
 
 
-SETTINGS = ("seed", "limit", "warm_start", "start_from", "shielded")
+SETTINGS = ("seed", "limit", "start_from", "shielded")
 """What a run may have been told besides its budget."""
 
 
@@ -131,15 +149,15 @@ def differences(job: Job) -> list[str]:
     run = read_run(job.folder) if is_run(job.folder) else {}
     if "config" not in run:
         return []
-    setup = make_setup(job.env, job.method, Settings(episodes=job.episodes, seeds=job.seeds))
+    setup = make_setup(job.env, job.algo, job.settings)
 
     def plain(config):
         return json.loads(json.dumps(asdict(config)))
 
-    settings, config = plain(setup.settings), plain(setup.algorithm.config)
+    settings, config = plain(setup.settings), _paths(plain(setup.algorithm.config))
     pairs = [("environment version", run["env_version"], setup.spec.version)]
     pairs += [(name, run["settings"].get(name, settings[name]), settings[name]) for name in SETTINGS]
-    was = run["config"]
+    was = _paths(run["config"])
     pairs += [
         (name, was.get(name, None if value else value), value) for name, value in config.items()
     ]  # off may be new
@@ -147,12 +165,21 @@ def differences(job: Job) -> list[str]:
     return [f"{name} {_value(old)} (now {_value(new)})" for name, old, new in pairs if old != new]
 
 
+def _paths(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"step": {"clip": 0.2}} -> {"step.clip": 0.2}"""
+    found: dict[str, Any] = {}
+    for name, value in config.items():
+        found |= _paths(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+    return found
+
+
 def _value(value: Any) -> str:
     return "unknown" if value is None else json.dumps(value)
 
 
-def run_all(jobs: Sequence[Job], at_once: int, say: Say) -> dict[Job, str]:
-    """Run what is not done yet, `at_once` at a time; {job: why it is missing}."""
+def run_all(jobs: Sequence[Job], at_once: int, say: Say, keep: bool = False) -> dict[Job, str]:
+    """Run what is not done yet, `at_once` at a time; {job: why it is missing}. `keep`: finished runs keep their last
+    checkpoint, with which they can be evaluated again, exported or put into the zoo."""
     if at_once < 1:
         raise TridentError("--jobs must be at least 1")
     waiting = [job for job in jobs if not is_done(job)]
@@ -178,7 +205,7 @@ def run_all(jobs: Sequence[Job], at_once: int, say: Say) -> dict[Job, str]:
                 if process.poll() is None:
                     continue
                 del running[job]
-                why = _outcome(process.returncode, job)
+                why = _outcome(process.returncode, job, keep)
                 minutes = (time.monotonic() - began) / 60
                 left = f"{total - len(waiting) - len(running)}/{total}"
                 end = f"CRASHED, {why}" if why else f"done in {minutes:.1f} minutes ({left}){_losses(job)}"
@@ -213,12 +240,12 @@ def _losses(job: Job) -> str:
     return f", {lost}: their last good states are in {job.folder / 'checkpoints'}"
 
 
-def _outcome(code: int, job: Job) -> str:
+def _outcome(code: int, job: Job, keep: bool = False) -> str:
     """'' when the run has come to its end, else the last line it said. Of a run that went well only its records are
-    kept; the checkpoints of one that diverged are what its cause can be found from."""
+    kept, unless told otherwise; the checkpoints of one that diverged are what its cause can be found from."""
     result = read_result(job.folder)
     if result is not None and (code == 0 or not result["seeds"]):
-        extras = (FIGURES, TENSORBOARD) if result["diverged"] else (CHECKPOINTS, FIGURES, TENSORBOARD)
+        extras = (FIGURES, TENSORBOARD) if keep or result["diverged"] else (CHECKPOINTS, FIGURES, TENSORBOARD)
         for extra in extras:
             shutil.rmtree(job.folder / extra, ignore_errors=True)
         job.log.unlink()

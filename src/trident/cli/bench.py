@@ -13,13 +13,14 @@ from rich.console import Console
 from trident.allowed import Name, Names, Range
 from trident.bench import fingerprint, speed, speed_page
 from trident.bench.paper import CAMPAIGNS, Campaign
-from trident.bench.table_runner import plan, run_all, usual_jobs
+from trident.bench.table_runner import differences, plan, run_all, usual_jobs
 from trident.cli.options import parse
 from trident.cli.page import REPORT, write_report
 from trident.errors import TridentError
 from trident.report.compare import label, load_runs, references
 from trident.report.figures import draw_comparison, draw_front
-from trident.report.paper_table import grid_table, versus_table
+from trident.report.paper_table import grid_table, provenance, versus_table
+from trident.report.safety import improvement_table, safety_table
 from trident.report.tables import check_place, insert
 
 EXAMPLES = """\
@@ -61,6 +62,7 @@ Run every method of a table with one budget; print ours beside the paper's.
 
 Examples:
   trident bench table1 --episodes 1500 --seeds 3 --out runs/table1
+  trident bench table1 --methods mappo mappo+planner      (the latter warm-started)
   trident bench ablations --methods trident trident-no-physics --episodes 200
   trident bench table1 --jobs 1          one at a time, for comparable minutes
   trident bench table4-aim --steps 4500000 --seeds 3        the paper's budget
@@ -80,6 +82,8 @@ class TableOptions:
     """Environment steps per seed, in place of --episodes."""
     seeds: Annotated[int, Range(1, 2**16)] = 3
     """Seeds per method, trained side by side."""
+    keep: bool = False
+    """Keep the last checkpoint of every run (for `trident eval`, `export`, `zoo`); otherwise only its records."""
     jobs: Annotated[int, Range(1, 4096)] = field(default_factory=usual_jobs)
     """Runs at once, each in a process of its own; by default one for every two cores. More share them, and each takes
     more minutes."""
@@ -171,14 +175,19 @@ def _table(name: str, argv: list[str]) -> int:
     if options.docs:
         check_place(options.docs, mark)
     jobs = plan(campaign, envs, methods, out, options.episodes, options.steps, options.seeds)
-    missing = run_all(jobs, options.jobs, lambda text: print(text, file=sys.stderr, flush=True))
+    say = lambda text: print(text, file=sys.stderr, flush=True)  # noqa: E731
+    missing = run_all(jobs, options.jobs, say, options.keep)
     if len(missing) == len(jobs):
         raise TridentError(f"nothing finished: {'; '.join(f'{job.method}: {why}' for job, why in missing.items())}")
     style = "markdown" if options.markdown else "plain"
     done = {env: [job.folder for job in jobs if job.env == env and job not in missing] for env in envs}
     lost = {env: {job.method: why for job, why in missing.items() if job.env == env} for env in envs}
-    print(_tables(campaign, done, methods, lost, style))
-    page = _tables(campaign, done, methods, lost, "markdown")
+    tables = [_tables(campaign, done, methods, lost, kind) for kind in (style, "markdown")]
+    for env, folders in done.items():
+        other = {job.method: differences(job) for job in jobs if job.folder in folders}
+        tables = [text + f"\n\n{_titled(campaign, env)}{provenance(folders, other)}" for text in tables]
+    print(tables[0])
+    page = tables[1]
     (out / f"{name}.md").write_text(page + "\n", encoding="utf-8")
     if options.docs:
         insert(options.docs, mark, page)
@@ -202,13 +211,23 @@ def _tables(
     if campaign.headline is not None:
         grid = (campaign.headline, campaign.paper, campaign.averages, style, campaign.full_steps)
         parts.append(grid_table(done, tuple(methods), *grid))
+    blocks = campaign.block_of(methods)
     for env, folders in done.items():
-        title = f"{env}\n\n" if len(campaign.envs) > 1 else ""
-        paper = campaign.paper.get(env, {})
-        parts.append(
-            title + versus_table(folders, campaign.columns_of(env), paper, lost[env], style, campaign.full_steps)
-        )
+        paper, columns = campaign.paper.get(env, {}), campaign.columns_of(env)
+        for title, block in blocks.items():
+            mine = [folder for folder in folders if folder.name in block]
+            gone = {method: why for method, why in lost[env].items() if method in block}
+            if not mine and not gone:
+                continue
+            head = _titled(campaign, env) + (f"**{title}**\n\n" if len(blocks) > 1 else "")
+            parts.append(head + versus_table(mine, columns, paper, gone, style, campaign.full_steps))
+            if mine:
+                parts += filter(None, [safety_table(mine, style), improvement_table(mine, style)])
     return "\n\n".join(parts)
+
+
+def _titled(campaign: Campaign, env: str) -> str:
+    return f"{env}\n\n" if len(campaign.envs) > 1 else ""
 
 
 def _draw(campaign: Campaign, folders: list[Path], where: Path) -> None:

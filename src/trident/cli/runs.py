@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,9 +17,11 @@ from trident.cli.page import write_report
 from trident.cli.train import finish
 from trident.errors import TridentError
 from trident.report.figures import draw_figures
+from trident.report.marl_eval import marl_eval
 from trident.report.merge_seeds import pool
 from trident.report.progress import progress_for
 from trident.report.tables import result_table
+from trident.run_directory import write_text
 from trident.training.interrupt import leaving
 from trident.training.settings import EnvArgs, read_run
 
@@ -172,6 +175,9 @@ class CompareOptions:
     """Print the table as markdown."""
     mixed: tyro.conf.FlagCreatePairsOff[bool] = False
     """Compare runs whose cost specifications differ (`trident spec RUN`); the table then says so."""
+    marl_eval: Path | None = None
+    """Write the runs' records into this JSON file for marl-eval and the tools of BenchMARL and Mava. For this they may
+    be of several environments; a table is printed of one alone."""
 
 
 def compare(argv: list[str]) -> int:
@@ -181,9 +187,15 @@ Put several runs on one environment side by side, from their records alone.
 Examples:
   trident compare runs/happo runs/trident
   trident compare benchmarks/uav-mec-v1/* --markdown --figure curves.png
+  trident compare runs/*/mappo runs/*/trident --marl-eval out.json
 """
     options = parse(CompareOptions, argv, "compare", text)
     style = "markdown" if options.markdown else "plain"
+    if options.marl_eval is not None:
+        write_text(options.marl_eval, json.dumps(marl_eval(list(options.runs))))
+        print(options.marl_eval)
+        if len({read_run(run)["env"] for run in options.runs}) > 1:
+            return 0
     print(api.compare(*options.runs, style=style, figure=options.figure, mixed=options.mixed))
     if options.figure is not None:
         print(options.figure)

@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from trident.errors import TridentError
 from trident.report.compare import PERCENT, load_runs, references
 from trident.report.records import Record, per_episode, series
 from trident.report.stats import Estimate, bootstrap, bootstrap_groups
 from trident.report.tables import markdown, plain
+from trident.run_directory import read_run
 
 NAMES = {
     "reward": "Reward",
@@ -51,6 +53,12 @@ ONCE = f"{SCRIPTED}: nothing is learned, so there are no seeds; one evaluation, 
 Cells = list[str]
 
 
+def row_name(run: dict[str, Any]) -> str:
+    """The algorithm, and what it was warm-started on."""
+    warm_start = run["settings"].get("warm_start")
+    return f"{run['algo']}+{warm_start}" if warm_start else run["algo"]
+
+
 class Trained(NamedTuple):
     """A finished run, as it lies in its folder."""
 
@@ -61,6 +69,15 @@ class Trained(NamedTuple):
     @property
     def algo(self) -> str:
         return self.run["algo"]
+
+    @property
+    def name(self) -> str:
+        return row_name(self.run)
+
+    @property
+    def budget(self) -> str:
+        seeds = len(self.result["seeds"]) + len(self.result["diverged"])
+        return f"{self.run['settings']['episodes']} episodes x {seeds} seeds"
 
     @property
     def steps(self) -> int:
@@ -75,7 +92,29 @@ class Trained(NamedTuple):
 
 
 def load(folders: list[Path]) -> list[Trained]:
-    return [Trained(*loaded) for loaded in load_runs(folders)]
+    """Runs of one budget: others are not put into one table."""
+    runs = [Trained(*loaded) for loaded in load_runs(folders)]
+    if len({t.budget for t in runs}) > 1:
+        raise TridentError(f"not of one budget: {', '.join(f'{t.name} ({t.budget})' for t in runs)}")
+    return runs
+
+
+def provenance(folders: list[Path], other: dict[str, list[str]]) -> str:
+    """Which commits made the records, and which rows are of `other` values than today's: nothing is mixed in
+    silently."""
+    made: dict[str, list[str]] = {}
+    for folder in folders:
+        run = read_run(folder)
+        made.setdefault(str(run.get("commit")), []).append(row_name(run))
+    if len(made) == 1:
+        lines = [f"Commit {next(iter(made))}."]
+    else:
+        each = "; ".join(f"{commit} ({', '.join(rows)})" for commit, rows in made.items())
+        lines = [f"Records of {len(made)} commits: {each}."]
+    for name, found in other.items():
+        more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+        lines += [f"{name} is on record with other values than today's: {'; '.join(found[:3])}{more}."] if found else []
+    return " ".join(lines)
 
 
 def convergence(run: dict[str, Any], records: list[Record], share: float = 0.95) -> np.ndarray:
@@ -135,8 +174,8 @@ def versus_table(
         once = f" ({SCRIPTED})" if len(seeds) == 1 else ""
         rows.append([name + once, *_cells(values, columns, paper.get(name)), "-", "-", "-"])
     for t in runs:
-        cells = _cells([t.values(c) for c in columns], columns, paper.get(t.algo))
-        rows.append([t.algo + _marks([t], full_steps), *cells, *_training(t.run, t.records)])
+        cells = _cells([t.values(c) for c in columns], columns, paper.get(t.name))
+        rows.append([t.name + _marks([t], full_steps), *cells, *_training(t.run, t.records)])
     rows += [[f"{name} (missing: {_brief(why)})", *("-" for _ in header[1:])] for name, why in missing.items()]
     return _text(header, rows, style, full_steps, (MINUTES,))
 
@@ -153,7 +192,7 @@ def grid_table(
     """Methods x environments: `column`'s mean over seeds, its interval, and the printed number (the first of `paper`'s)
     in brackets. An average column stands where all of its environments do (where none stands: of those shown); its
     intervals resample seeds within each environment."""
-    runs = {env: {t.algo: t for t in load(paths)} for env, paths in folders.items() if paths}
+    runs = {env: {t.name: t for t in load(paths)} for env, paths in folders.items() if paths}
     averages = {name: envs for name, envs in averages.items() if set(envs) <= set(folders)}
     averages = averages or ({"shown": tuple(folders)} if len(folders) > 1 else {})
     header = ["method", *folders, *(f"average ({name})" for name in averages), "steps per seed"]

@@ -47,12 +47,64 @@ def bootstrap(
     return Estimate(float(statistic(sample, axis=-1)), float(low), float(high))
 
 
-def bootstrap_groups(groups: Sequence[Sequence[float]], level: float = 0.95, resamples: int = 4000) -> Estimate:
+Groups = Sequence[Sequence[float]]
+"""Scores of one method: per task, those of its seeds."""
+
+
+def bootstrap_groups(groups: Groups, level: float = 0.95, resamples: int = 4000) -> Estimate:
     """The mean of the groups' means; each group's finite values are resampled among themselves."""
-    samples = [np.asarray(g, float)[np.isfinite(g)] for g in groups]
-    if not samples or any(s.size == 0 for s in samples):
+    return _stratified(groups, lambda drawn: np.mean([s.mean(-1) for s in drawn], axis=0), level, resamples)
+
+
+def bootstrap_iqm(groups: Groups, level: float = 0.95, resamples: int = 4000) -> Estimate:
+    """The interquartile mean of all seeds of all tasks together; seeds are resampled within each task."""
+    return _stratified(groups, lambda drawn: iqm(np.concatenate(drawn, axis=-1)), level, resamples)
+
+
+def improvement(ours: Groups, theirs: Groups, level: float = 0.95, resamples: int = 4000) -> Estimate:
+    """Probability that a seed of ours scores higher than one of theirs, ties counting half, averaged over tasks."""
+    if len(ours) != len(theirs):
+        raise ValueError(f"{len(ours)} tasks of ours and {len(theirs)} of theirs")
+
+    def probability(drawn: list[np.ndarray]) -> np.ndarray:
+        pairs = zip(drawn[: len(ours)], drawn[len(ours) :], strict=True)
+        wins = [0.5 + 0.5 * np.sign(x[..., :, None] - y[..., None, :]).mean((-1, -2)) for x, y in pairs]
+        return np.mean(wins, axis=0)
+
+    return _stratified([*ours, *theirs], probability, level, resamples)
+
+
+def performance_profile(
+    groups: Groups, thresholds: Sequence[float], level: float = 0.95, resamples: int = 2000
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Share of runs that score above each threshold, averaged over tasks, and its interval: (share, low, high)."""
+    levels = np.asarray(thresholds, float)
+    shares = lambda drawn: np.mean([(s[..., None] > levels).mean(-2) for s in drawn], axis=0)  # noqa: E731
+    samples, rng = _finite(groups), np.random.default_rng(0)
+    if not samples:
+        unknown = np.full(levels.shape, np.nan)
+        return unknown, unknown, unknown
+    low, high = np.quantile(shares(_draws(samples, rng, resamples)), [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return shares(samples), low, high
+
+
+def _stratified(
+    groups: Groups, statistic: Callable[[list[np.ndarray]], np.ndarray], level: float, resamples: int
+) -> Estimate:
+    """A statistic of several groups; each group's finite values are resampled among themselves."""
+    samples = _finite(groups)
+    if not samples:
         return Estimate(np.nan, np.nan, np.nan)
-    rng = np.random.default_rng(0)
-    draws = np.mean([s[rng.integers(s.size, size=(resamples, s.size))].mean(-1) for s in samples], axis=0)
+    draws = statistic(_draws(samples, np.random.default_rng(0), resamples))
     low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
-    return Estimate(float(np.mean([s.mean() for s in samples])), float(low), float(high))
+    return Estimate(float(statistic(samples)), float(low), float(high))
+
+
+def _draws(samples: list[np.ndarray], rng: np.random.Generator, resamples: int) -> list[np.ndarray]:
+    return [s[rng.integers(s.size, size=(resamples, s.size))] for s in samples]
+
+
+def _finite(groups: Groups) -> list[np.ndarray]:
+    """Each group's finite values; nothing if one of them has none."""
+    samples = [np.asarray(g, float)[np.isfinite(g)] for g in groups]
+    return samples if all(s.size for s in samples) else []

@@ -11,6 +11,9 @@ from typing import Any
 from trident.errors import TridentError
 from trident.report.stats import Estimate, bootstrap
 
+SAFETY = {"safe/episodes": "share of episodes without any violation", "safe/agents": "share of agents without one"}
+"""What an evaluation says of single episodes."""
+
 
 def terminal_width() -> int | None:
     """Columns of the terminal (or of the variable COLUMNS); None where the output goes elsewhere."""
@@ -113,6 +116,9 @@ def result_rows(run: dict[str, Any], result: dict[str, Any]) -> tuple[list[str],
         unit = f" [{m['unit']}]" if m["unit"] else ""
         cells = [_cell(seeds, f"metric/{m['name']}") for seeds in policies.values()]
         rows.append([f"{m['name']}{unit}{arrow}", *cells])
+    for name, text in SAFETY.items():
+        if any(name in seed for seeds in policies.values() for seed in seeds):
+            rows.append([text, *(_cell(seeds, name) for seeds in policies.values())])
     if result["shielded"]:
         cells = [_cell(seeds, "shielded") for seeds in policies.values()]
         rows.append(["share of actions changed by the shield", *cells])

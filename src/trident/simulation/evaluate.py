@@ -15,8 +15,9 @@ from trident.types import Env, EnvSpec, Key
 def evaluate(env: Env, policy: Policy, key: Key, episodes: int, shielded: bool = False) -> dict[str, Any]:
     """Play `episodes` episodes side by side, each to its end.
 
-    Returns sums over each episode, [episodes]: `length`, `reward`, `cost` [episodes, K], `shielded`, and every
-    metric of the environment. Steps after an episode's end count for nothing.
+    Returns sums over each episode, [episodes]: `length`, `reward`, `cost` [episodes, K], `shielded`, steps with a
+    violation (`violated`, and `caused` [episodes, N] by each agent), and every metric of the environment. Steps after
+    an episode's end count for nothing.
     """
     reset_key, run_key = jax.random.split(key)
     env_state, first = jax.vmap(env.reset)(jax.random.split(reset_key, episodes))
@@ -44,7 +45,16 @@ def summarise(spec: EnvSpec, sums: dict[str, Any]) -> dict[str, float]:
         out[f"cost/{constraint.name}"] = total["cost"][..., k].sum() / length
     if "shielded" in total:
         out["shielded"] = total["shielded"].sum() / length
+    if "violated" in total and spec.constraints:
+        out |= _safety(spec, total)
     for metric in spec.metrics:
         weight = total[f"metric/{metric.per}"].sum() if metric.per else length
         out[f"metric/{metric.name}"] = total[f"metric/{metric.name}"].sum() / max(weight, 1e-12)
     return {k: float(v) for k, v in out.items()}
+
+
+def _safety(spec: EnvSpec, total: dict[str, Any]) -> dict[str, float]:
+    """Of single episodes: the share of episodes, and of agents, without any violation; the worst mean cost of one."""
+    cost = total["cost"] / total["length"][..., None]
+    worst = {f"worst/{c.name}": cost[..., k].max() for k, c in enumerate(spec.constraints)}
+    return {"safe/episodes": (total["violated"] == 0).mean(), "safe/agents": (total["caused"] == 0).mean(), **worst}

@@ -66,7 +66,11 @@ def transition(before: TimeStep, did: Step, truncated: Any, shielded: bool) -> T
 
 
 def measure(did: Step) -> dict[str, Any]:
-    """A step as evaluations add it up."""
-    changed = did.changed.mean(axis=-1, dtype=np.float32)
-    values = {"length": np.float32(1.0), "reward": did.after.reward, "cost": did.after.cost, "shielded": changed}
-    return values | {f"metric/{name}": value for name, value in did.after.metrics.items()}
+    """A step as evaluations add it up. Violations are those of the margins; where nobody is named, all caused them."""
+    after, changed = did.after, did.changed.mean(axis=-1, dtype=np.float32)
+    violated = after.margin < 0.0
+    named = True if after.cost_attribution is None else after.cost_attribution
+    caused = (named & violated & np.ones((*did.changed.shape, 1), bool)).any(axis=-1).astype(np.float32)
+    values = {"length": np.float32(1.0), "reward": after.reward, "cost": after.cost, "shielded": changed}
+    values |= {"violated": violated.any(axis=-1).astype(np.float32), "caused": caused}
+    return values | {f"metric/{name}": value for name, value in after.metrics.items()}

@@ -117,6 +117,7 @@ ABLATIONS: dict[str, tuple[str, dict[str, Any]]] = {
         {"estimator": "relax", "conditional": False},
     ),
     "separate": ("an actor for every agent", {"share_actors": False}),
+    "concatenated": ("critics that see agents side by side", {"critic.body": "concatenated"}),
     "simultaneous": (
         "an actor for every agent, all at once",
         {"agent_order": "simultaneous", "share_actors": False},
@@ -162,6 +163,12 @@ ALGORITHMS: dict[str, Preset] = {
     ),
     "macpo": Preset(
         "constrained trust-region steps, agents one after another (Gu et al. 2021)", macpo.make, macpo.MACPOConfig()
+    ),
+    "mappo-residual": Preset(
+        "mappo whose actors correct the base policy that trident's do",
+        ppo.make,
+        ppo.PPOConfig(order="simultaneous", base_policy=True, log_std=RESIDUAL_LOG_STD),
+        like="mappo",
     ),
     "mappo-lag-residual": Preset(
         "mappo-lag whose actors correct the base policy that trident's do",

@@ -46,7 +46,7 @@ from trident.training.interrupt import Stop, stopping
 from trident.training.loop import CompiledRun, RunState, is_finite, strip_weak_types
 from trident.training.memory import check_addresses, check_state
 from trident.training.record import divergence, first_record, make_record, prepare_values
-from trident.training.settings import Setup, identity, setup_of, write_run
+from trident.training.settings import Setup, identity, note_commit, setup_of, write_run
 from trident.training.warm_start import check_warm_start
 from trident.types import AnyEnv
 
@@ -105,6 +105,8 @@ def resume(
         progress.say(f"{out}: {former}")
     with alone(out), reporting(out):
         run = write_run(out, setup) if episodes is not None else old
+        if not (out / RESULT).exists():
+            note_commit(out)
         if setup.rounds > old["rounds"]:
             (out / RESULT).unlink(missing_ok=True)  # of the shorter run
         return _run(setup, out, run, progress or Silent(), fresh=False)

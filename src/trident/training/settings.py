@@ -292,6 +292,7 @@ def write_run(out: Path, setup: Setup) -> dict[str, Any]:
     """What is there already keeps the names it was started under: its records' digests begin with them."""
     run = describe(setup)
     began = read_sealed(out / RUN, RUN_SCHEMA) if is_run(out) else {}
+    run["commit"] = commits(began)
     write_json(out / RUN, run | {name: began[name] for name in ("env", "env_version", "algo") if name in began})
     return read_run(out)
 
@@ -323,6 +324,19 @@ def setup_of(out: Path, env: str | AnyEnv | None = None, episodes: int | None = 
 def _plain_config(setup: Setup) -> Any:
     config = setup.algorithm.config
     return dataclasses.asdict(config) if dataclasses.is_dataclass(config) else config  # pyright: ignore[reportArgumentType]
+
+
+def commits(run: dict[str, Any]) -> str | None:
+    """Those that have trained a run so far and this one, which goes on with it."""
+    names = [*(run.get("commit") or "").split(", "), _commit() or ""]
+    return ", ".join(filter(None, dict.fromkeys(names))) or None
+
+
+def note_commit(out: Path) -> None:
+    """A run that another commit goes on with says so."""
+    run = read_sealed(out / RUN, RUN_SCHEMA)
+    if commits(run) != run.get("commit"):
+        write_json(out / RUN, run | {"commit": commits(run)})
 
 
 def _commit() -> str | None:

@@ -14,6 +14,10 @@ from trident.algos.common.kinds import Kinds
 from trident.maths import hybrid
 from trident.types import ActionSpec, BasePolicy, Metrics, Transition, encode_params
 
+WARM_STEPS, WARM_ROWS, WARM_LR = 1500, 512, 1e-3
+"""Minibatches of a warm start, their rows and their learning rate."""
+WARM_LOG_STD = -1.6
+"""Log standard deviation afterwards, at most: exploration that a feasible policy survives."""
 EDGE = 0.97
 """Parameters nearer to the edge of their box than this are pulled in: the edge itself is at infinity before tanh."""
 

@@ -125,6 +125,36 @@ def advantages(
     return advantage, target, {"explained_variance": explained, "value": mean}
 
 
+FIT_AHEAD, FIT_BATCHES = 16, 16
+"""Fits of the values before the first round, each to the returns by the last, and minibatches of each."""
+
+
+def fit_ahead(
+    critic: CentralCritic,
+    values: Values,
+    optimiser: optax.GradientTransformation,
+    roll: Transition,
+    discount: float,
+    cost_discount: float,
+    lam: float,
+    key: Any,
+    lr: float,
+) -> tuple[Values, Float[Array, "J"]]:
+    """A warm start of the values: those of the policy that played the rollout, counted as one round of data; and how
+    widely its advantages spread."""
+    batches = min(FIT_BATCHES, roll.reward.size)
+
+    def fit(values: Values, fit_key: Any) -> tuple[Values, Any]:
+        found, targets, _ = advantages(critic, values, roll, discount, cost_discount, lam)
+        rows = minibatch_rows(fit_key, 1, batches, roll.reward.size)
+        return fit_values(critic, values, optimiser, roll, targets, rows, lr), jnp.std(found, axis=(0, 1))
+
+    values = initialise_baseline(values, roll, discount, cost_discount)
+    values, spreads = jax.lax.scan(fit, values, jax.random.split(key, FIT_AHEAD))
+    once = lambda v: v._replace(stats=(*v.stats[:2], jnp.ones_like(v.stats[2])))  # noqa: E731
+    return Values(once(values.reward), None if values.cost is None else once(values.cost)), spreads[-1]
+
+
 def fit_values(
     critic: CentralCritic,
     values: Values,

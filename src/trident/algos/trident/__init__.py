@@ -31,7 +31,7 @@ import jax.numpy as jnp
 
 from trident import replay as replays
 from trident.algos.common.actor import act, actors_init
-from trident.algos.common.behaviour_cloning import imitate
+from trident.algos.common.behaviour_cloning import WARM_LOG_STD, WARM_LR, WARM_ROWS, imitate
 from trident.algos.common.kinds import input_size
 from trident.algos.trident import critics as pirc
 from trident.algos.trident import lcpo
@@ -40,9 +40,6 @@ from trident.algos.trident.problem import Problem, anneal_log_std
 from trident.types import Algorithm, Data, DataPlan, EnvSpec, Metrics, Physics, Transition
 
 __all__ = ["TridentConfig", "make"]
-
-WARM_LOG_STD = -1.6
-"""Log standard deviation after a warm start: exploration that a feasible policy survives."""
 
 
 class TridentState(NamedTuple):
@@ -75,7 +72,7 @@ def make(config: TridentConfig, spec: EnvSpec, physics: Physics | None = None) -
         """Warm start: actors imitate the rollout's policy, critics learn its values."""
         actor_key, critic_key = jax.random.split(key)
         actors, imitated = imitate(
-            state.policy.actors, spec.action, roll, actor_key, config.actor.warm_steps, 512, 1e-3,
+            state.policy.actors, spec.action, roll, actor_key, config.actor.warm_steps, WARM_ROWS, WARM_LR,
             min(WARM_LOG_STD, config.actor.log_std), problem.base_policy, kinds,
         )  # fmt: skip
         longer = replace(config.critic, minibatches=config.actor.warm_steps // 2)
