@@ -1,7 +1,8 @@
 """Tables of methods: what is run, what is skipped, what is missing, and how records become rows."""
 
+import io
 import json
-import signal
+import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -13,6 +14,10 @@ from trident.bench import table_runner as c
 from trident.bench.paper import CAMPAIGNS, HARD, SCENARIOS
 from trident.cli import main
 from trident.errors import TridentError
+from trident.launch import child
+from trident.launch.board import Board
+from trident.launch.job import Job, words
+from trident.launch.local import Local
 from trident.report.compare import load_runs
 from trident.report.figures import draw_front
 from trident.report.paper_table import convergence, grid_table, over_training, versus_table
@@ -24,15 +29,22 @@ from trident.training.registry import ALGORITHMS, make_env
 CONSTRAINTS = [{"name": "energy", "limit": 0.01, "unit": "rate"}, {"name": "coverage", "limit": 0.03, "unit": "rate"}]
 
 
-def job(folder: Path, episodes: int, seeds: int) -> c.Job:
-    return c.Job("uav-mec", folder.name, folder, episodes, seeds)
+def job(folder: Path, episodes: int, seeds: int) -> Job:
+    return Job("uav-mec", folder.name, folder, episodes, seeds)
+
+
+def run_table(jobs: list[Job], says: list[str]) -> dict[Job, str]:
+    stream = io.StringIO()
+    missing = c.run_table(jobs, Local(1), Board(stream))
+    says += stream.getvalue().splitlines()
+    return missing
 
 
 def write_run(folder: Path, algo: str, rewards: list[float], episodes: int = 4, diverged: dict | None = None) -> Path:
     seeds = list(range(len(rewards)))
     run = {
         "env": "uav-mec",
-        "env_version": 2,
+        "env_version": make_env("uav-mec").spec.version,
         "algo": algo,
         "constraints": CONSTRAINTS,
         "horizon": 200,
@@ -134,7 +146,7 @@ def test_a_table_goes_between_the_marks_of_a_page(tmp_path, capsys, monkeypatch)
     assert main([*words.split(), "--mark", "other"]) == 0
     assert "| happo |" in page.read_text()
     page.write_text("no marks\n")
-    monkeypatch.setattr("trident.cli.bench.run_all", lambda *_: pytest.fail("said before anything is run"))
+    monkeypatch.setattr("trident.cli.bench.run_table", lambda *_: pytest.fail("said before anything is run"))
     assert main(words.split()) == 2
     assert "has no place for it" in capsys.readouterr().err
 
@@ -153,10 +165,10 @@ def test_finished_runs_are_kept_and_others_started_or_resumed(tmp_path):
     with pytest.raises(TridentError, match="4 episodes and 2 seeds, not of 8 and 2"):
         c.is_done(job(tmp_path / "mappo", 8, 2))
     assert not c.is_done(job(tmp_path / "happo", 4, 2))
-    assert "train" in c.command_of(job(tmp_path / "happo", 4, 2))
+    assert words(job(tmp_path / "happo", 4, 2))[0] == "train"
     (tmp_path / "mappo" / "result.json").unlink()
     assert not c.is_done(job(tmp_path / "mappo", 4, 2))
-    assert "resume" in c.command_of(job(tmp_path / "mappo", 4, 2))
+    assert words(job(tmp_path / "mappo", 4, 2))[0] == "resume"
     with pytest.raises(TridentError, match="not of 8 and 2"):  # an unfinished run of another budget is not resumed
         c.is_done(job(tmp_path / "mappo", 8, 2))
 
@@ -164,52 +176,10 @@ def test_finished_runs_are_kept_and_others_started_or_resumed(tmp_path):
 def test_another_tables_run_is_not_taken_and_a_half_trained_one_not_called_done(tmp_path):
     folder = write_run(tmp_path / "mappo", "mappo", [-6.0, -6.1])
     with pytest.raises(TridentError, match="has a run of mappo on uav-mec: choose another --out"):
-        c.is_done(c.Job("intersection", "mappo", folder, 4, 2))
+        c.is_done(Job("intersection", "mappo", folder, 4, 2))
     records = (folder / "records.jsonl").read_text().splitlines(keepends=True)
     (folder / "records.jsonl").write_text("".join(records[:7]))  # evaluated before its end
     assert not c.is_done(job(folder, 4, 2))
-
-
-def test_children_end_with_the_command(tmp_path, monkeypatch):
-    """Killed, it once left its trainings running, to write into the same folders as those of the next call."""
-    sleeper = "import time; print('begun', flush=True); time.sleep(60)"
-    monkeypatch.setattr(c, "command_of", lambda _: [c.sys.executable, "-c", sleeper])
-    children: list[c.subprocess.Popen] = []
-    start = c.subprocess.Popen
-    monkeypatch.setattr(c.subprocess, "Popen", lambda *a, **k: children.append(start(*a, **k)) or children[-1])
-    pause = c.time.sleep
-
-    def killed(seconds):
-        signal.raise_signal(signal.SIGTERM)
-        pause(seconds)
-
-    monkeypatch.setattr(c.time, "sleep", killed)
-    with pytest.raises(TridentError, match="interrupted: every run was saved"):
-        c.run_all([job(tmp_path / "mappo", 4, 2)], 1, lambda _: None)
-    assert [child.poll() for child in children] == [-signal.SIGTERM]
-    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-    with pytest.raises(TridentError, match="--jobs must be at least 1"):
-        c.run_all([], 0, lambda _: None)
-
-
-def test_a_child_ends_with_a_parent_that_was_killed(tmp_path):
-    """Killed with no time to say good-bye, the command once left its trainings behind."""
-    (tmp_path / "sleeper.py").write_text("import time; print('begun', flush=True); time.sleep(60)")
-    child = "[sys.executable, '-c', sys.argv[1], str(os.getpid()), 'sleeper']"
-    parent = c.subprocess.Popen(
-        [c.sys.executable, "-c", f"import os, subprocess, sys; subprocess.run({child})", c.LAUNCH],
-        stdout=c.subprocess.PIPE,
-        cwd=tmp_path,
-        text=True,
-    )
-    assert parent.stdout is not None
-    assert parent.stdout.readline() == "begun\n"
-    began = c.time.monotonic()
-    parent.kill()
-    assert parent.stdout.read() == ""  # the pipe is closed when nobody is left who holds it
-    assert c.time.monotonic() - began < 30.0
-    late = c.subprocess.run([c.sys.executable, "-c", c.LAUNCH, "1", "sleeper"], capture_output=True, cwd=tmp_path)
-    assert late.returncode == 1, "its parent had ended before it began"
 
 
 def finished_as(monkeypatch, result: dict, code: int) -> None:
@@ -219,9 +189,9 @@ def finished_as(monkeypatch, result: dict, code: int) -> None:
         "(out / 'result.json').write_text(sys.argv[2]); sys.exit(int(sys.argv[3]))"
     )
     monkeypatch.setattr(
-        c,
-        "command_of",
-        lambda job: [c.sys.executable, "-c", text, str(job.folder), json.dumps(whole_result(result)), str(code)],
+        child,
+        "command",
+        lambda words, _: [sys.executable, "-c", text, words[-1], json.dumps(whole_result(result)), str(code)],
     )
 
 
@@ -231,11 +201,11 @@ def test_diverged_seeds_keep_their_checkpoints_and_are_no_crash(tmp_path, monkey
     diverged = {str(s): {"round": 3, "quantity": "loss"} for s in {0, 1} - set(seeds)}
     finished_as(monkeypatch, {"seeds": list(seeds), "diverged": diverged, "policies": {}}, code)
     one = job(tmp_path / "mappo", 4, 2)
-    assert c.run_all([one], 1, says.append) == {}
+    assert run_table([one], says) == {}
     assert (one.folder / "checkpoints").exists() == bool(diverged)
     assert not one.log.exists()
     if diverged:
-        assert f"{len(diverged)} of 2 seeds DIVERGED" in says[-1]
+        assert f"{len(diverged)} of 2 seeds DIVERGED" in says[-2]
 
 
 def test_a_run_that_is_on_record_with_another_config_is_named(tmp_path):
@@ -251,19 +221,13 @@ def test_a_run_that_is_on_record_with_another_config_is_named(tmp_path):
 
     assert differences() == []
     assert differences(lr=0.5, gone=1) == [f"lr 0.5 (now {now['lr']})", "gone 1 (now unknown)"]
-    assert c.run_all([one], 1, says.append) == {}  # it stands
+    assert run_table([one], says) == {}  # it stands
     assert len(says) == 1
     assert says[0].startswith("mappo on uav-mec: on record with other values than today's: lr 0.5")
     del run["config"]["lr"], run["config"]["base_policy"]
     assert differences() == [f"lr unknown (now {now['lr']})"], "base policy is off: it had only no name then"
     run["env_version"] = 0
     assert differences()[0] == "environment version 0 (now 2)"
-
-
-def test_half_of_the_usable_cores_is_used(monkeypatch):
-    for cores, jobs in ((1, 1), (2, 1), (3, 1), (8, 4)):
-        monkeypatch.setattr(c.os, "sched_getaffinity", lambda _, n=cores: set(range(n)), raising=False)
-        assert c.usual_jobs() == jobs
 
 
 def test_convergence_is_that_of_whole_episodes_where_records_have_them(tmp_path):
@@ -296,11 +260,10 @@ def test_who_gets_no_better_or_diverges_has_not_converged(tmp_path):
 
 def test_a_crash_is_told_and_counts_as_missing(tmp_path, monkeypatch):
     says: list[str] = []
-    monkeypatch.setattr(
-        c, "command_of", lambda _: [c.sys.executable, "-c", "print('out of luck'); raise SystemExit(3)"]
-    )
+    fails = [sys.executable, "-c", "print('out of luck'); raise SystemExit(3)"]
+    monkeypatch.setattr(child, "command", lambda *_: fails)
     lost = job(tmp_path / "mappo", 4, 2)
-    missing = c.run_all([lost], 1, says.append)
+    missing = run_table([lost], says)
     assert "exit code 3: out of luck" in missing[lost]
     assert any("mappo on uav-mec: CRASHED" in text for text in says)
 
@@ -503,8 +466,8 @@ def test_blocks_stand_apart_and_a_warm_start_is_part_of_a_rows_name(tmp_path, ca
     cold = write_run(tmp_path / "mappo", "mappo", [-6.0, -6.1])
     campaign = replace(CAMPAIGNS["table1"], columns=("reward", "total"), blocks={"A": ("mappo",)})
     monkeypatch.setitem(CAMPAIGNS, "table1", campaign)
-    words = f"bench table1 --methods mappo mappo+planner --episodes 4 --seeds 2 --out {tmp_path}"
-    assert main([*words.split(), "--markdown"]) == 0
+    text = f"bench table1 --methods mappo mappo+planner --episodes 4 --seeds 2 --out {tmp_path}"
+    assert main([*text.split(), "--markdown"]) == 0
     said = capsys.readouterr().out
     first, second = said.split("**others**")
     assert "**A**" in first
@@ -512,11 +475,11 @@ def test_blocks_stand_apart_and_a_warm_start_is_part_of_a_rows_name(tmp_path, ca
     assert "| mappo+planner | -5.85 [-5.90, -5.80] |" in second
     assert "Records of 2 commits: c (mappo); d (mappo+planner)." in second
     assert "mappo is on record with other values than today's: " in second
-    start = c.command_of(c.Job("uav-mec", "macpo+planner", tmp_path / "macpo+planner", 4, 2))
+    start = words(Job("uav-mec", "macpo+planner", tmp_path / "macpo+planner", 4, 2))
     assert start[start.index("--algo") + 1] == "macpo"
     assert start[start.index("--warm-start") + 1] == "planner"
     with pytest.raises(TridentError, match=r"run of mappo on uav-mec: choose another"):
-        c.is_done(c.Job("uav-mec", "mappo+planner", cold, 4, 2))
+        c.is_done(Job("uav-mec", "mappo+planner", cold, 4, 2))
     with pytest.raises(TridentError, match="qmix has no warm start"):
         c.plan(campaign, ["uav-mec"], ["qmix+planner"], tmp_path, 4, None, 2)
 

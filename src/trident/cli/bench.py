@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
+import tyro
 from rich.console import Console
 
 from trident.allowed import Name, Names, Range
 from trident.bench import fingerprint, speed, speed_page
 from trident.bench.paper import CAMPAIGNS, Campaign
-from trident.bench.table_runner import differences, plan, run_all, usual_jobs
+from trident.bench.table_runner import differences, plan, run_table
 from trident.cli.options import parse
 from trident.cli.page import REPORT, write_report
 from trident.errors import TridentError
+from trident.launch.board import Board
+from trident.launch.options import LaunchOptions, make_launcher
 from trident.report.compare import label, load_runs, references
 from trident.report.figures import draw_comparison, draw_front
 from trident.report.paper_table import grid_table, provenance, versus_table
@@ -84,9 +88,6 @@ class TableOptions:
     """Seeds per method, trained side by side."""
     keep: bool = False
     """Keep the last checkpoint of every run (for `trident eval`, `export`, `zoo`); otherwise only its records."""
-    jobs: Annotated[int, Range(1, 4096)] = field(default_factory=usual_jobs)
-    """Runs at once, each in a process of its own; by default one for every two cores. More share them, and each takes
-    more minutes."""
     out: Path | None = None
     """One folder per method, in one folder per environment if there are several (default: runs/TABLE)."""
     figures: Path | None = None
@@ -97,6 +98,7 @@ class TableOptions:
     """A page to put the table into, between the lines `<!-- TABLE: (any words) -->` and `<!-- end of TABLE -->`."""
     mark: Name | None = None
     """Name in these lines in place of TABLE, for a page with several tables of a kind."""
+    launch: Annotated[LaunchOptions, tyro.conf.arg(name="")] = field(default_factory=LaunchOptions)
 
 
 @dataclass(frozen=True)
@@ -175,8 +177,8 @@ def _table(name: str, argv: list[str]) -> int:
     if options.docs:
         check_place(options.docs, mark)
     jobs = plan(campaign, envs, methods, out, options.episodes, options.steps, options.seeds)
-    say = lambda text: print(text, file=sys.stderr, flush=True)  # noqa: E731
-    missing = run_all(jobs, options.jobs, say, options.keep)
+    with closing(make_launcher(options.launch)) as launcher:
+        missing = run_table(jobs, launcher, Board(sys.stderr), options.keep)
     if len(missing) == len(jobs):
         raise TridentError(f"nothing finished: {'; '.join(f'{job.method}: {why}' for job, why in missing.items())}")
     style = "markdown" if options.markdown else "plain"

@@ -113,7 +113,7 @@ class PlainProgress:
             return
         self._printed = now
         left = (now - self._started) / (done - self._first_round) * (total - done)
-        parts = [f"round {done}/{total}", f"{record['env_steps']:,} steps", f"{_clock(left)} left"]
+        parts = [f"round {done}/{total}", f"{record['env_steps']:,} steps", f"{clock(left)} left"]
         for name, value, limit in values:
             verdict = "" if value != value else " ok" if limit is None or value <= limit else " OVER"
             mark = "" if limit is None else f"{verdict} (limit {limit:g})"
@@ -212,7 +212,8 @@ def _number(value: float) -> str:
     return "-" if value != value else f"{value:.4g}"
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """1:05 or 2:03:04."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

@@ -29,6 +29,7 @@ from trident.sealed import DIGEST, digest_of, parse, read_bytes, read_sealed, se
 Record = dict[str, Any]
 MOST_BYTES = 2**33
 MOST_LINE = 2**24
+GLANCE = 2**20
 
 
 class Line(NamedTuple):
@@ -99,6 +100,17 @@ def _start(path: Path) -> str:
 def read(path: Path) -> list[Record]:
     """All whole records. A torn last line is dropped; a broken line elsewhere is an error."""
     return [modern_record(line.record) for line in proved(path)]
+
+
+def last_line(path: Path) -> Record | None:
+    """The last whole record, unproved: for a glance at a run that is being written. None if there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - GLANCE, 0))
+            record = parse(file.read().rpartition(b"\n")[0].rpartition(b"\n")[2])
+        return record if next(_faults(record, record["round"] - 1), None) is None else None
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
 
 
 def proved(path: Path, last_round: float = math.inf) -> Iterator[Line]:

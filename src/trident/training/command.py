@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shlex
+from collections.abc import Mapping
 from typing import Any
 
 from trident.errors import TridentError
@@ -23,22 +25,24 @@ def command_of(run: dict[str, Any]) -> str | None:
         return None
     if not has_env(env) or not (has_algorithm(algo) or algo in run.get("scripted", ())):
         return None
-    settings = run["settings"]
-    words = ["trident", "train", env, "--algo", algo, "--episodes", str(settings["episodes"]), *_seeds(settings)]
-    for name, value in (settings.get("limit") or {}).items():
-        words += ["--limit", f"{name}={value:g}"]
-    words += [word for name, value in _changed(settings) for word in _option(name, value)]
     try:
-        usual = flatten(default_config(algo, make_env(env), settings.get("warm_start") is not None))
+        usual = flatten(default_config(algo, make_env(env), run["settings"].get("warm_start") is not None))
     except TridentError:
         return None
-    for path, value in _of_today(run["config"], usual).items():
-        if _tupled(value) != usual[path]:
-            words += _option(f"algo.{path}", value)
-    return shlex.join(words)
+    config = {path: v for path, v in _of_today(run["config"], usual).items() if _tupled(v) != usual[path]}
+    return shlex.join(["trident", *words_of(env, algo, run["settings"], config)])
 
 
-def _seeds(settings: dict[str, Any]) -> list[str]:
+def words_of(env: str, algo: str, settings: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
+    """What `trident` is told to train so: with every setting that is not the default of today, and this config."""
+    words = ["train", env, "--algo", algo, "--episodes", str(settings["episodes"]), *_seeds(settings)]
+    if limits := settings.get("limit"):
+        words += ["--limit", *(f"{name}={value}" for name, value in limits.items())]
+    words += [word for name, value in _changed(settings) for word in _option(name, value)]
+    return words + [word for path, value in config.items() for word in _option(f"algo.{path}", value)]
+
+
+def _seeds(settings: Mapping[str, Any]) -> list[str]:
     seeds = settings["seeds"]
     counted = (
         str(len(seeds)) if seeds == list(range(len(seeds))) else ",".join(map(str, seeds)) + "," * (len(seeds) == 1)
@@ -47,7 +51,7 @@ def _seeds(settings: dict[str, Any]) -> list[str]:
     return ["--seeds", counted, *base]
 
 
-def _changed(settings: dict[str, Any]) -> list[tuple[str, Any]]:
+def _changed(settings: Mapping[str, Any]) -> list[tuple[str, Any]]:
     usual = Settings()
     fields = [f.name for f in dataclasses.fields(Settings) if f.name not in UNSAID]
     return [(n, settings[n]) for n in fields if n in settings and settings[n] != getattr(usual, n)]
@@ -58,6 +62,8 @@ def _option(name: str, value: Any) -> list[str]:
     prefix = f"--{head}." if head else "--"
     if isinstance(value, bool):
         return [prefix + last if value else f"{prefix}no-{last}"]
+    if isinstance(value, Mapping):
+        return [prefix + last, *(f"{k}={json.dumps(v)}" for k, v in value.items())]
     values = value if isinstance(value, list | tuple) else [value]
     return [prefix + last, *("none" if v is None else str(v) for v in values)]
 
