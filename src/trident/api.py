@@ -20,6 +20,7 @@ from trident.report import records as recording
 from trident.report.broken_limits import broken_limits
 from trident.report.compare import compare_table, label, load_runs
 from trident.report.compare import references as references_of
+from trident.report.loggers import Followers
 from trident.report.progress import Progress, Silent, progress_for
 from trident.report.safety import improvement_table, safety_table
 from trident.report.tables import result_table
@@ -180,6 +181,7 @@ def _conclude(run: Run, progress: Progress) -> None:
     settings = run.setup.settings
     if episodes := settings.eval_episodes:
         run.evaluate(episodes, references=settings.references, write=True, progress=progress)
+        Followers(run.out, settings.trackers, settings.project, progress.say).close()  # they send it on
     for line in broken_limits(run.info, recording.read(run.out / RECORDS)):
         progress.say(line)
     progress.doing("drawing figures")

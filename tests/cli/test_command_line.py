@@ -84,6 +84,8 @@ def trained(training):
         ("train tiny --algo trident --algo.violation-fraction 1", "--algo.step.violation-fraction must be at least 0"),
         ("train tiny --algo trident --algo.damping 0", "--algo.step.damping must be above 0"),
         ("train tiny --algo trident --algo.backtracks 0", "--algo.step.backtracks must be at least 1"),
+        ("train tiny --algo tiny --trackers comet", "invalid choice 'comet'"),
+        ("report nowhere --trackers wandb", "nowhere is not a run directory"),
         ("eval nowhere --episodes 0", "--episodes must be at least 1"),
         ("render tiny --env tiny", "--env shows a run elsewhere, and tiny is none"),
         ("train --algo tiny", "which environment?"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -17,6 +18,7 @@ from trident.cli.page import write_report
 from trident.cli.train import finish
 from trident.errors import TridentError
 from trident.report.figures import draw_figures
+from trident.report.loggers import TrackerName, send
 from trident.report.marl_eval import marl_eval
 from trident.report.merge_seeds import pool
 from trident.report.progress import progress_for
@@ -138,6 +140,10 @@ class ReportOptions:
     """Do not play episodes for the page (they are for up to four runs with checkpoints)."""
     markdown: tyro.conf.FlagCreatePairsOff[bool] = False
     """Print the table as markdown."""
+    trackers: Annotated[tuple[TrackerName, ...], Length(0, 3)] = ()
+    """Hand the runs to these trackers instead, from where they stopped (extras of these names)."""
+    project: Name = "trident"
+    """What trackers file them under."""
 
 
 def report(argv: list[str]) -> int:
@@ -149,10 +155,17 @@ Examples:
   trident report runs/my-run --markdown
   trident report runs/my-run --html report.html
   trident report runs/* --html all.html
+  trident report runs/my-run --trackers wandb mlflow
 """
     options = parse(ReportOptions, argv, "report", text)
     if not options.runs:
         raise TridentError("which run? for example: trident report runs/my-run")
+    if options.trackers:
+        for run, tracker in product(options.runs, options.trackers):
+            read_run(run)
+            send(run, tracker, options.project)
+            print(f"{run} is with {tracker}")
+        return 0
     if options.html is not None:
         print(write_report(options.html, options.runs, not options.no_replay))
         return 0

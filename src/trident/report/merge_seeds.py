@@ -57,12 +57,9 @@ def _of_one_commit(runs: list[Any]) -> list[Any]:
 
 
 def _without_seeds(settings: dict[str, Any]) -> dict[str, Any]:
-    """What must agree: neither which seeds, nor what was evaluated beside them."""
-    return {
-        k: v
-        for k, v in settings.items()
-        if k not in ("seeds", "references", "video", "checkpoint_every", "check_env", "seeds_apart")
-    }
+    """What must agree: neither which seeds, nor what was evaluated beside them, nor whom it was told to."""
+    apart = ("seeds", "references", "video", "checkpoint_every", "check_env", "seeds_apart", "trackers", "project")
+    return {k: v for k, v in settings.items() if k not in apart}
 
 
 def _results(results: list[dict[str, Any]], algo: str) -> dict[str, Any]:

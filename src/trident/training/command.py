@@ -14,8 +14,8 @@ from trident.renamed import CONFIG
 from trident.training.registry import default_config, has_algorithm, has_env, make_env
 from trident.training.settings import Settings
 
-UNSAID = ("seed", "seeds", "limit", "episodes")
-"""Settings with a spelling of their own."""
+UNSAID = ("seed", "seeds", "limit", "episodes", "trackers", "project")
+"""Settings with a spelling of their own, and whom it was told to."""
 
 
 def command_of(run: dict[str, Any]) -> str | None:

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 from trident.errors import StorageError, TridentError
 from trident.renamed import former_env
 from trident.report import records as recording
+from trident.report.loggers import Followers, Logger, check_trackers
 from trident.report.progress import Progress, Silent
 from trident.report.records import Record, RecordWriter
 from trident.report.tensorboard import Board
@@ -67,6 +68,7 @@ def train(setup: Setup, out: Path | None, progress: Progress | None = None) -> O
     """Start a new run in `out`, which must be empty or absent; None: in a new folder of its own."""
     if out is not None:
         check_empty(out)
+    check_trackers(setup.settings.trackers)
     if setup.settings.warm_start is not None:
         check_warm_start(setup)  # says what is wrong before anything is written or compiled
     backend_of(setup.env).check(setup.env)  # so does a simulator that cannot start
@@ -221,7 +223,7 @@ class _Journal:
     setup: Setup
     out: Path
     writer: RecordWriter
-    board: Board
+    loggers: list[Logger]
     saved_round: int
     saved_at: float
 
@@ -245,14 +247,17 @@ def _run(setup: Setup, out: Path, run: dict[str, Any], progress: Progress, fresh
             machine = build(setup, progress.say)
             state, last, digest, saved = _begin(setup, out, machine, progress, fresh)
             board = Board(out / TENSORBOARD, setup.seeds, setup.rounds, last["env_steps"], progress.say)
-            journal = _Journal(setup, out, RecordWriter(out / RECORDS, digest), board, saved, time.monotonic())
+            wanted = setup.settings.trackers, setup.settings.project
+            loggers: list[Logger] = [board, Followers(out, *wanted, progress.say)]
+            journal = _Journal(setup, out, RecordWriter(out / RECORDS, digest), loggers, saved, time.monotonic())
             try:
                 state, last = _rounds(machine, journal, progress, state, last, stop)
             except StorageError as error:
                 raise _out_of_storage(error, journal) from error
             finally:
                 journal.writer.close()
-                journal.board.close()
+                for logger in loggers:
+                    logger.close()
                 machine.close()
         finally:
             progress.end()
@@ -345,7 +350,8 @@ def _rounds(
             progress.say(f"{divergence(seed, record['diverged'][seed])}; frozen at its last good state")
         last = record
         journal.writer.append(record)
-        journal.board.write(record)
+        for logger in journal.loggers:
+            logger.write(record)
         progress.update(record)
         if len(record["diverged"]) == len(setup.seeds):
             journal.save(state, record["round"])

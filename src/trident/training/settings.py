@@ -22,6 +22,7 @@ from trident.envs.checks.shapes import declaration_faults
 from trident.errors import TridentError
 from trident.fields import change, check_name
 from trident.renamed import ALGORITHMS, ENVS, current
+from trident.report.loggers import TrackerName
 from trident.run_directory import RUN, RUN_SCHEMA, is_run, read_run, write_json
 from trident.sealed import read_sealed
 from trident.training.names import is_import_string
@@ -130,6 +131,10 @@ class Settings:
     """Evaluate the environment's scripted policies as well."""
     video: bool = True
     """Render an episode of the trained policy at the end."""
+    trackers: Annotated[tuple[TrackerName, ...], Length(0, 3)] = ()
+    """Hand the records on to these as well, a run for each seed (extras of these names)."""
+    project: Name = "trident"
+    """What trackers file the run under."""
     checkpoint_every: Annotated[float, Range(0.0, 1e9)] = 60.0
     """Seconds between checkpoints."""
 
