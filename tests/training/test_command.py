@@ -6,12 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from trident.cli import train as command_line
-from trident.cli.options import parse
-from trident.cli.train import _with_defaults
+from trident.cli.train import understood
 from trident.run_directory import read_run
 from trident.training.command import command_of
-from trident.training.registry import default_config, make_env
 from trident.training.settings import Settings, describe, make_setup
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -19,10 +16,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 def parsed(command):
     _, _, *argv = shlex.split(command)
-    name, algo = command_line._env_and_algo(argv)
-    config = default_config(algo, make_env(name))
-    options = parse(_with_defaults(config, Settings()), argv, "train", "")
-    return make_setup(name, options.algo, options.settings, options.config)
+    return understood(argv)[0]
 
 
 @pytest.mark.parametrize(
@@ -40,6 +34,14 @@ def test_the_command_gives_the_same_run_again(algo, settings, config):
     assert again.algorithm.config == setup.algorithm.config
     assert describe(again)["settings"] == run["settings"]
     assert again.spec.limits.tolist() == setup.spec.limits.tolist()
+
+
+def test_a_warm_start_brings_its_own_settings_on_the_command_line_too():
+    settings = Settings(warm_start="random")
+    setup = make_setup("probe-constrained", "trident-scratch", settings)
+    assert setup.algorithm.config != make_setup("probe-constrained", "trident-scratch", Settings()).algorithm.config
+    words = "trident train probe-constrained --algo trident-scratch --warm-start random"
+    assert parsed(words).algorithm.config == setup.algorithm.config
 
 
 @pytest.mark.parametrize("name", ["trident", "mappo-lag", "qmix", "macpo"])

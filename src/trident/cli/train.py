@@ -13,18 +13,19 @@ import tyro
 
 from trident import api
 from trident.allowed import Name
+from trident.cli.config_file import Told, told_by
 from trident.cli.options import parse, wants_help
 from trident.cli.page import REPORT, write_report
 from trident.cli.watch import watched
 from trident.errors import TridentError
-from trident.fields import flatten, spelled_out
+from trident.fields import change, flatten, spelled_out
 from trident.renamed import ALGORITHMS, CONFIG, ENVS, current
 from trident.report.progress import progress_for
 from trident.run_directory import check_empty
 from trident.training import session
 from trident.training.interrupt import leaving
 from trident.training.registry import default_config, has_env, make_env
-from trident.training.settings import Settings, make_setup, parse_env_args
+from trident.training.settings import Settings, Setup, make_setup, parse_env_args
 from trident.types import AnyEnv
 
 EXAMPLES = """\
@@ -54,6 +55,7 @@ what is trained:
   --shielded           pass every action through the environment's shield
   --warm-start POLICY  imitate this scripted policy before the first round
   --start-from RUN     go on from what another run has learned
+  --config FILE        all of this from a TOML file or a former run.json
 
 what becomes of it:
   --out FOLDER         run directory (runs/ENV-ALGO-TIME)
@@ -79,29 +81,45 @@ class TrainOptions:
     """A trial of a few rounds of one seed, with a short evaluation and no video."""
     out: Path | None = None
     """Run directory; default: runs/ENV-ALGO-TIME."""
+    config_file: Annotated[Path | None, tyro.conf.arg(name="config")] = None
+    """Take all of these from a TOML file, or from the run.json of a former run; what is also said here wins."""
+    trust: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Import the environment from the module that --config names, which is to run its code."""
     page: tyro.conf.FlagCreatePairsOff[bool] = False
     """Show the run in the browser while it trains, from a server that only this machine can see."""
     settings: Annotated[Settings, tyro.conf.arg(name="")] = field(default_factory=Settings)
 
 
 def train(argv: list[str]) -> int:
-    argv = _with_names_of_today(argv)
-    name, algo = _env_and_algo(argv)
-    args = env_args_in(argv)
-    env = make_env(name, args)
-    config = default_config(algo, env)
-    argv = [_full_name(word, config, algo) for word in argv]
-    settings = _quick_settings(name, algo, args) if "--quick" in argv else Settings()
-    examples, brief = _help(name, env, algo, config)
-    options = parse(_with_defaults(config, settings), argv, "train", examples, brief)
-    setup = make_setup(name, options.algo, options.settings, options.config)
+    setup, options = understood(argv)
     if options.quick:
-        print(_left_out(options.settings))
+        print(_left_out(setup.settings))
     with ExitStack() as stack:
         out = options.out
         if options.page:
             out = _shown(stack, out or session.new_folder(setup))
         return finish(api.start(setup, out))
+
+
+def understood(argv: list[str]) -> tuple[Setup, Any]:
+    """What is to be trained, and TrainOptions. The environment and the algorithm decide which options exist, and are
+    found before anything else is parsed."""
+    told, argv = told_by(argv), _with_names_of_today(argv)
+    typed, algo = _env_in(argv), _algo_in(argv) or told.algo or api.default_algorithm()
+    name = current(typed or told.env or _no_env(argv), ENVS)
+    argv = [*([] if typed else [name]), *told.words, *argv]
+    args = told.env_arg | env_args_in(argv)
+    env = make_env(name, args, trusted=bool(typed) or "--trust" in argv)
+    warm = told.settings.get("warm_start") is not None or any(word.startswith("--warm-start") for word in argv)
+    config = _with_told(told, algo, default_config(algo, env, warm))
+    argv = [_full_name(word, config, algo) for word in argv]
+    settings = dataclasses.replace(Settings(), **told.settings)
+    settings = _quick_settings(name, algo, settings, args) if "--quick" in argv else settings
+    examples, brief = _help(name, env, algo, config)
+    options: Any = parse(_with_defaults(config, settings, algo), argv, "train", examples, brief)
+    limit = told.settings.get("limit", {}) | options.settings.limit
+    settings = dataclasses.replace(options.settings, limit=limit, env_arg=args)
+    return make_setup(name, options.algo, settings, options.config), options
 
 
 def _shown(stack: ExitStack, out: Path) -> Path:
@@ -139,24 +157,35 @@ def _with_names_of_today(argv: list[str]) -> list[str]:
     ]
 
 
-def _env_and_algo(argv: list[str]) -> tuple[str, str]:
-    """The two names that decide which options exist, found before anything else is parsed."""
-    algo, after_option, free = api.default_algorithm(), False, []
-    for i, word in enumerate(argv):
-        if word == "--algo" and i + 1 < len(argv):
-            algo = argv[i + 1]
+def _algo_in(argv: list[str]) -> str | None:
+    found = None
+    for word, following in zip(argv, [*argv[1:], None], strict=True):
+        if word == "--algo" and following is not None:
+            found = following
         elif word.startswith("--algo="):
-            algo = word.partition("=")[2]
-        if not word.startswith("-") and not after_option:
-            free.append(word)
-        after_option = word.startswith("--") and "=" not in word
-    before = ["", *argv]
-    names = free or [word for i, word in enumerate(argv) if before[i] != "--algo" and has_env(word)]
-    if names:
-        return current(names[0], ENVS), algo
+            found = word.partition("=")[2]
+    return found
+
+
+def _env_in(argv: list[str]) -> str | None:
+    pairs = list(zip(["", *argv], argv, strict=False))
+    free = [w for last, w in pairs if not w.startswith("-") and not (last.startswith("--") and "=" not in last)]
+    names = free or [word for last, word in pairs if last not in ("--algo", "--config") and has_env(word)]
+    return names[0] if names else None
+
+
+def _no_env(argv: list[str]) -> str:
     if wants_help(argv):
-        return "uav-mec", algo
+        return "uav-mec"
     raise TridentError("which environment? for example: trident train uav-mec (`trident list` shows all of them)")
+
+
+def _with_told(told: Told, algo: str, config: Any) -> Any:
+    """What the file says of an algorithm is said of that one alone."""
+    if told.config and told.algo not in (None, algo):
+        print(f"{told.file} sets up {told.algo}: of {algo} it says nothing")
+        return config
+    return change(config, told.config, algo)
 
 
 def env_args_in(argv: list[str]) -> dict[str, Any]:
@@ -188,18 +217,19 @@ def _full_name(word: str, config: Any, algo: str) -> str:
     return "--algo." + path.replace("_", "-") + equals + value
 
 
-def _with_defaults(config: Any, settings: Settings) -> Any:
+def _with_defaults(config: Any, settings: Settings, algo: str) -> Any:
     """TrainOptions with the algorithm's own config under --algo."""
     kind = Annotated[type(config), tyro.conf.arg(name="algo")]
     plain = Annotated[Settings, tyro.conf.arg(name="")]
-    fields = [("settings", plain, field(default=settings)), ("config", kind, field(default=config))]
+    fields = [("algo", Name, field(default=algo)), ("settings", plain, field(default=settings))]
+    fields.append(("config", kind, field(default=config)))
     return dataclasses.make_dataclass("TrainOptions", fields, bases=(TrainOptions,), frozen=True)
 
 
-def _quick_settings(env: str, algo: str, args: dict[str, Any]) -> Settings:
+def _quick_settings(env: str, algo: str, whole: Settings, args: dict[str, Any]) -> Settings:
     setup = make_setup(env, algo, Settings(env_arg=args))
     episodes = math.ceil(QUICK_ROUNDS * setup.steps_per_round / setup.spec.horizon)
-    return dataclasses.replace(Settings(), **QUICK, episodes=min(episodes, Settings.episodes))
+    return dataclasses.replace(whole, **QUICK, episodes=min(episodes, whole.episodes))
 
 
 def _left_out(quick: Settings) -> str:

@@ -65,7 +65,7 @@ def _option(name: str, value: Any) -> list[str]:
     if isinstance(value, Mapping):
         return [prefix + last, *(f"{k}={json.dumps(v)}" for k, v in value.items())]
     values = value if isinstance(value, list | tuple) else [value]
-    return [prefix + last, *("none" if v is None else str(v) for v in values)]
+    return [prefix + last, *("None" if v is None else str(v) for v in values)]
 
 
 def _of_today(config: Any, usual: dict[str, Any]) -> dict[str, Any]:

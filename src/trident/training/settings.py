@@ -273,7 +273,7 @@ def describe(setup: Setup) -> dict[str, Any]:
         "env_version": spec.version,
         "algo": setup.algorithm.name,
         "config": _plain_config(setup),
-        "settings": settings | {"seeds": list(setup.seeds)},
+        "settings": settings | {"seeds": list(setup.seeds), "trackers": list(setup.settings.trackers)},
         "rounds": setup.rounds,
         "steps_per_round": setup.steps_per_round,
         "horizon": spec.horizon,
