@@ -64,7 +64,7 @@ def plan(
 
 def setup_of(job: Job, env: AnyEnv | None = None) -> Setup:
     """What its run would be if it began today."""
-    settings = Settings(**job.all_settings | {"seeds": job.seeds})
+    settings = Settings(**{**job.all_settings, "seeds": job.seeds})
     return make_setup(job.env if env is None else env, job.algo, settings, job.config)
 
 
