@@ -16,6 +16,7 @@ from trident.allowed import Name, Names, Range
 from trident.bench import fingerprint, speed, speed_page
 from trident.bench.paper import CAMPAIGNS, Campaign
 from trident.bench.table_runner import differences, plan, run_table
+from trident.cli import lazily
 from trident.cli.options import parse
 from trident.cli.page import REPORT, write_report
 from trident.errors import TridentError
@@ -66,7 +67,7 @@ Run every method of a table with one budget; print ours beside the paper's.
 
 Examples:
   trident bench table1 --episodes 1500 --seeds 3 --out runs/table1
-  trident bench table1 --methods mappo mappo+planner      (the latter warm-started)
+  trident bench table1 --methods mappo mappo+planner     (+: warm-started)
   trident bench ablations --methods trident trident-no-physics --episodes 200
   trident bench table1 --jobs 1          one at a time, for comparable minutes
   trident bench table4-aim --steps 4500000 --seeds 3        the paper's budget
@@ -77,9 +78,7 @@ The same command goes on after a kill. The table is also in OUT/TABLE.md.
 
 
 @dataclass(frozen=True)
-class TableOptions:
-    methods: Names | None = None
-    """Rows; all of the table's own if left out."""
+class StudyOptions:
     episodes: Annotated[int, Range(1, 10**12)] = 1500
     """Training episodes per seed; one episode counts as `horizon` environment steps."""
     steps: Annotated[int, Range(1, 10**15)] | None = None
@@ -91,7 +90,7 @@ class TableOptions:
     out: Path | None = None
     """One folder per method, in one folder per environment if there are several (default: runs/TABLE)."""
     figures: Path | None = None
-    """Folder for curves.png and front.png; the runs' own if left out."""
+    """Folder for the figures; the runs' own if left out."""
     markdown: bool = False
     """Print the tables as markdown."""
     docs: Path | None = None
@@ -99,6 +98,12 @@ class TableOptions:
     mark: Name | None = None
     """Name in these lines in place of TABLE, for a page with several tables of a kind."""
     launch: Annotated[LaunchOptions, tyro.conf.arg(name="")] = field(default_factory=LaunchOptions)
+
+
+@dataclass(frozen=True)
+class TableOptions(StudyOptions):
+    methods: Names | None = None
+    """Rows; all of the table's own if left out."""
 
 
 @dataclass(frozen=True)
@@ -129,20 +134,29 @@ class FingerprintOptions:
     """Keep the hashes of now instead of comparing."""
 
 
+STUDIES = {
+    "table3": ("scalability: 4 to 32 UAVs, and four's policy in larger fleets", "scalability"),
+    "table5": ("sensitivity: TRIDENT's settings from low to high", "sensitivity"),
+}
+"""name -> (one line of help, the function of cli.studies)"""
+
+
 def bench(argv: list[str]) -> int:
     if not argv or argv[0] in ("-h", "--help"):
-        print(
-            "usage: trident bench WHAT [OPTIONS]\n\nspeed      steps per second, compile times, operations, overheads"
-        )
-        print("fingerprint  do training rounds still run the same programs?")
-        print("\n".join(f"{name:10s} every method of this table on {c.about}" for name, c in CAMPAIGNS.items()))
+        print("usage: trident bench WHAT [OPTIONS]\n\nspeed          steps per second, compile times, operations")
+        print("fingerprint    do training rounds still run the same programs?")
+        print("\n".join(f"{name:14s} every method of it on {c.about}" for name, c in CAMPAIGNS.items()))
+        print("\n".join(f"{name:14s} {about}" for name, (about, _) in STUDIES.items()))
         return 0
+    if argv[0] in STUDIES:
+        return lazily("trident.cli.studies", STUDIES[argv[0]][1])(argv[1:])
     if argv[0] in CAMPAIGNS:
         return _table(argv[0], argv[1:])
     if argv[0] == "fingerprint":
         return _fingerprint(parse(FingerprintOptions, argv[1:], "bench fingerprint", FINGERPRINT_TEXT))
     if argv[0] != "speed":
-        raise TridentError(f"unknown measurement {argv[0]!r}: there are speed, fingerprint, {', '.join(CAMPAIGNS)}")
+        known = ", ".join(["speed", "fingerprint", *CAMPAIGNS, *STUDIES])
+        raise TridentError(f"unknown measurement {argv[0]!r}: there are {known}")
     options = parse(SpeedOptions, argv[1:], "bench speed", EXAMPLES)
     console = Console(width=None if sys.stdout.isatty() else 140)
     record = speed.read_record(options.show) if options.show else _measure(options, console)

@@ -29,6 +29,7 @@ from trident.report.palette import (
     SAFE,
     SERIES,
     agent_colour,
+    line_styles,
     method_styles,
     mode_colour,
 )
@@ -103,7 +104,7 @@ def draw_comparison(
     key in a panel of its own."""
     constraints = runs[0][1]["constraints"]
     crowded = len(runs) > 5
-    styles: list[dict[str, Any]] = [s | {"marker": ""} for s in method_styles([run["algo"] for _, run, _ in runs])]
+    styles = line_styles([run["algo"] for _, run, _ in runs])
 
     def key(ax: Axes) -> None:
         for (text, _, _), style in zip(runs, styles, strict=True):

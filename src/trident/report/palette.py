@@ -88,6 +88,21 @@ def method_styles(methods: Sequence[str]) -> list[dict[str, Any]]:
     return styles
 
 
+SIGNS = "oDs^vPX<>pdhH8"
+"""Of lines that must be told apart without colour."""
+
+
+def line_styles(methods: Sequence[str]) -> list[dict[str, Any]]:
+    """`method_styles`, and a mark for each line that no other has: a page may be printed in black and white."""
+    signs = iter(SIGNS * (len(methods) // len(SIGNS) + 1))
+    styles = method_styles(methods)
+    for style in styles:
+        star = style["marker"] == "*"
+        style |= {"marker": "*" if star else next(signs), "markersize": 11 if star else 5}
+        style |= {"markevery": 0.12, "markeredgecolor": "white", "markeredgewidth": 0.4}
+    return styles
+
+
 def family_of(method: str) -> str:
     found = next((v for v in VARIANTS if method.endswith(v)), "")
     family = method.removesuffix(found)

@@ -74,6 +74,29 @@ def improvement(ours: Groups, theirs: Groups, level: float = 0.95, resamples: in
     return _stratified([*ours, *theirs], probability, level, resamples)
 
 
+def relative_change(ours: Sequence[float], base: Sequence[float]) -> Estimate:
+    """By how much our mean differs from the base's, as a share of the latter's size."""
+
+    def change(drawn: list[np.ndarray]) -> np.ndarray:
+        mine, theirs = (x.mean(-1) for x in drawn)
+        return (mine - theirs) / np.abs(theirs)
+
+    return _stratified([ours, base], change, 0.95, 4000)
+
+
+def growth(sizes: Sequence[float], groups: Groups) -> Estimate:
+    """The exponent of a power law through the groups' means, by least squares on the logarithms."""
+    x = np.log(np.asarray(sizes, float))
+    x = x - x.mean()
+
+    def exponent(drawn: list[np.ndarray]) -> np.ndarray:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            y = np.log(np.stack([np.abs(s.mean(-1)) for s in drawn], axis=-1))
+        return y @ x / (x @ x)
+
+    return _stratified(groups, exponent, 0.95, 4000)
+
+
 def performance_profile(
     groups: Groups, thresholds: Sequence[float], level: float = 0.95, resamples: int = 2000
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

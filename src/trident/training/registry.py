@@ -15,7 +15,7 @@ from trident.envs import intersection, navigation, simple_spread, smac, uav_cove
 from trident.envs.checks.shapes import declaration_faults
 from trident.envs.intersection.smarts.env import SmartsIntersection
 from trident.envs.probes import PROBES
-from trident.envs.uav_mec import VARIANTS, UavMec
+from trident.envs.uav_mec import VARIANTS, UavMec, UavMecConfig
 from trident.errors import TridentError
 from trident.fields import change, flatten
 from trident.renamed import BY_VELOCITY, current
@@ -138,6 +138,15 @@ FORMER_ENVS = {
     f"{name}-velocity": EnvEntry(f"version 1 of {name}", partial(UavMec, replace(VARIANTS[name], flight="cartesian")))
     for name in BY_VELOCITY
     if name != "uav-mec"
+}
+FORMER_ENVS |= {
+    f"uav-mec-n{n}": EnvEntry(f"{n} UAVs", partial(UavMec, UavMecConfig(num_uavs=n))) for n in (64, 128, 256)
+}
+FORMER_ENVS |= {
+    f"uav-mec-omega-{percent}": EnvEntry(
+        f"uav-mec whose closed form counts energy {percent / 100:g} times", partial(UavMec, omega=percent / 100)
+    )
+    for percent in (25, 50, 90, 110, 200)
 }
 """Known by name, but not listed."""
 BUILT_IN_ENVS, BUILT_IN_ALGORITHMS = frozenset([*ENVS, *FORMER_ENVS, *OLD_NAMES]), frozenset(ALGORITHMS)

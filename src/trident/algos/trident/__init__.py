@@ -14,7 +14,7 @@ symbol                                                setting (TridentConfig) or
 d_k                                                   EnvSpec.limits, times `safety.tighten`
 delta_TR                                              `step.trust_region`, shared by the U = `step.updates` passes
 alpha_k, xi_k                                         `safety.alpha` (of slack), `.alpha_back` (of excess), `.slack`
-tau_0, tau_min, beta                                  TAU_START, `actor.tau_min`, 0.9995 of `as_printed`
+tau_0, tau_min, beta                                  `actor.tau_start`, `.tau_min`, 0.9995 of `as_printed`
 gamma                                                 `data.discount`, `data.cost_discount`
 phi_res, psi_k, Q_phys                                critics.Critics.reward, .cost, physics_value.q_phys
 V_c_k                                                 mean cost of the rollouts; the critics' own with `as_printed`

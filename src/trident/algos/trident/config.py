@@ -76,8 +76,10 @@ class ActorConfig:
     the policy which was kept within its limits while it explored becomes the one that is evaluated."""
     estimator: Estimator = "auto"
     """Discrete gradient: auto (exact up to 4 modes, stgc above), gs, st, stgc, stgc-paper, romberg, exact, relax."""
+    tau_start: Annotated[float, Range(above=0.0, most=10.0)] = 1.0
+    """tau_0: temperature of the relaxed modes at the start of a run, and the fixed reference of stgc-paper."""
     tau_min: Annotated[float, Range(above=0.0, most=1.0)] = 0.1
-    """Temperature after annealing from 1."""
+    """Temperature after annealing."""
     warm_steps: Passes = 1500
     """Behaviour-cloning minibatches of a warm start (--warm-start), and half as many for the critics."""
 

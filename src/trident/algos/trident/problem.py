@@ -15,9 +15,6 @@ from trident.maths.discrete_gradient import default_estimator
 from trident.physics_value import OneStep
 from trident.types import BasePolicy, EnvSpec, Physics
 
-TAU_START = 1.0
-"""Temperature at the start of a run; also the fixed reference tau_0 of stgc-paper."""
-
 
 class Problem(NamedTuple):
     config: TridentConfig
@@ -76,10 +73,11 @@ def _reward_only(signals: Any) -> Any:
 
 def temperature(config: TridentConfig, fraction: Float[Array, ""], rounds: Any) -> Float[Array, ""]:
     """Of the relaxed modes: geometric over the first 60 % of the run, or, as printed, times 0.9995 per round."""
+    start, end = config.actor.tau_start, config.actor.tau_min
     if config.as_printed:
-        return jnp.maximum(config.actor.tau_min, TAU_START * 0.9995**rounds)
+        return jnp.maximum(end, start * 0.9995**rounds)
     done = jnp.minimum(fraction / 0.6, 1.0)
-    return TAU_START * (config.actor.tau_min / TAU_START) ** done
+    return start * (end / start) ** done
 
 
 def trust_region(config: TridentConfig, fraction: Any) -> Any:

@@ -22,7 +22,7 @@ from trident.algos.common.central_critic import CriticInput, Slot
 from trident.algos.common.kinds import Kinds, actor_input
 from trident.algos.trident import critics as pirc
 from trident.algos.trident.critics import Critics, CriticState
-from trident.algos.trident.problem import TAU_START, Problem
+from trident.algos.trident.problem import Problem
 from trident.maths import hybrid
 from trident.maths.discrete_gradient import relaxations
 from trident.physics_value import PhysicsFit, physics_parts, q_phys
@@ -109,14 +109,21 @@ def act_with_noise(spec: ActionSpec, dist: hybrid.HybridDist, batch: PolicyBatch
 
 
 def choose(
-    estimator: str, tau: Any, used: Bool[Array, "M P"], kinds: Kinds, agent: Any, batch: PolicyBatch, actor: Any
+    estimator: str,
+    tau: Any,
+    used: Bool[Array, "M P"],
+    kinds: Kinds,
+    agent: Any,
+    batch: PolicyBatch,
+    actor: Any,
+    tau0: float = 1.0,
 ) -> Choice:
     """Agent i's policy -> the relaxations of its mode and the parameters of each mode."""
     dist = policy(kinds, actor, batch, agent)
     unit = jnp.tanh(dist.mean + jnp.exp(dist.log_std) * batch.noise[:, agent, None, :]) * used
 
     def relax(logits: Array, mask: Array, gumbel: Array) -> tuple[Array, Array]:
-        return relaxations(estimator, logits, mask, gumbel, tau, tau0=TAU_START, kappa=KAPPA)
+        return relaxations(estimator, logits, mask, gumbel, tau, tau0=tau0, kappa=KAPPA)
 
     weight, sample = jax.vmap(relax)(dist.logits, batch.mode_mask[:, agent], batch.gumbel[:, agent])
     return Choice(weight, sample, unit)
@@ -141,12 +148,13 @@ def pathwise_gradients(
 ) -> Float[Array, "2 2 J D"]:
     """Gradients of one member's surrogates: of two halves of the batch, through the mode and through the parameters."""
     name, kinds, used = problem.estimator, problem.kinds, jnp.asarray(problem.spec.action.used)[agent]
+    tau0 = problem.config.actor.tau_start
     view = _view(problem, critic, actors, batch, agent)
-    _, action_grads = view.action_grad(choose(name, tau, used, kinds, agent, batch, unravel(theta)))
+    _, action_grads = view.action_grad(choose(name, tau, used, kinds, agent, batch, unravel(theta), tau0))
 
     def gradient(half: PolicyBatch, rows: Float[Array, "H"], grads: Choice) -> Float[Array, "2 J D"]:
         """Of all surrogates over half of the rows: through the mode, and through the parameters."""
-        _, pull = jax.vjp(lambda t: choose(name, tau, used, kinds, agent, half, unravel(t)), theta)
+        _, pull = jax.vjp(lambda t: choose(name, tau, used, kinds, agent, half, unravel(t), tau0), theta)
         grads = jax.tree.map(lambda x: x * rows.reshape(1, -1, *(1,) * (x.ndim - 2)), grads)
         zero = jax.tree.map(jnp.zeros_like, grads)
         paths = [grads._replace(unit=zero.unit), zero._replace(unit=grads.unit)]
@@ -178,7 +186,8 @@ def pathwise_change(
     """Change of one member's surrogates from its actor `old` to `new`, everyone else acting as `actors` do."""
     used = jnp.asarray(problem.spec.action.used)[agent]
     view = _view(problem, critic, actors, batch, agent)
-    ends = (view.value(choose(problem.estimator, tau, used, problem.kinds, agent, batch, a)) for a in (new, old))
+    tau0, kinds = problem.config.actor.tau_start, problem.kinds
+    ends = (view.value(choose(problem.estimator, tau, used, kinds, agent, batch, a, tau0)) for a in (new, old))
     after, before = ends
     return weight @ (after - before)
 

@@ -299,9 +299,13 @@ def grace_left(config: UavMecConfig, s: MecState) -> Float[Array, ""]:
 
 
 class UavMec:
-    """The environment for one fleet; see `UavMecConfig` for every number and `VARIANTS` for named scenarios."""
+    """The environment for one fleet; see `UavMecConfig` for every number and `VARIANTS` for named scenarios.
 
-    def __init__(self, config: UavMecConfig = UavMecConfig()):  # noqa: B008 (frozen)
+    `omega`: the closed form weighs energy against delay by so many times what the reward does; a learner that trusts it
+    is then told something wrong (the paper's omega_2 : omega_1).
+    """
+
+    def __init__(self, config: UavMecConfig = UavMecConfig(), omega: float = 1.0):  # noqa: B008 (frozen)
         self.config = config
         shapes = jax.eval_shape(lambda key: self._look(initial_state(config, key)), jax.random.key(0))
         self.spec = EnvSpec(
@@ -319,7 +323,8 @@ class UavMec:
             fail_safe=fail_safe(config),
         )
         suggest = partial(base_policy, config, self.spec.action)
-        self.physics = replace(build_physics(config), base_policy=suggest, bulk=bulk_physics(config))
+        told = replace(config, energy_weight=omega * config.energy_weight)
+        self.physics = replace(build_physics(told), base_policy=suggest, bulk=bulk_physics(told))
 
         def nominal(key, state):
             return self.physics.nominal(pack(config, state))
