@@ -146,7 +146,10 @@ def test_help_all_of_train_shows_the_options_of_the_algorithm(capsys):
     assert "--references, --no-references" in said, "a switch that is on shows both of its names, and reads forwards"
 
 
-@pytest.mark.parametrize("words", [*COMMANDS, "bench speed", "bench table1", "bench table6", "bench fingerprint"])
+@pytest.mark.parametrize(
+    "words",
+    [*COMMANDS, "bench speed", "bench table1", "bench table3", "bench table5", "bench table6", "bench fingerprint"],
+)
 def test_help_fits_on_a_screen(words, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     lines = said_by(capsys, *words.split(), "--help").splitlines()

@@ -180,7 +180,7 @@ Examples:
 
 @dataclass(frozen=True)
 class CompareOptions:
-    runs: tyro.conf.Positional[Annotated[Runs, tyro.conf.arg(metavar="RUN")]]
+    runs: tyro.conf.Positional[Annotated[Runs, tyro.conf.arg(metavar="RUN [RUN ...]")]]
     """Finished run directories of one environment."""
     figure: Path | None = None
     """Also draw their curves into this PNG."""
@@ -189,8 +189,8 @@ class CompareOptions:
     mixed: tyro.conf.FlagCreatePairsOff[bool] = False
     """Compare runs whose cost specifications differ (`trident spec RUN`); the table then says so."""
     marl_eval: Path | None = None
-    """Write the runs' records into this JSON file for marl-eval and the tools of BenchMARL and Mava. For this they may
-    be of several environments; a table is printed of one alone."""
+    """Write records as JSON for marl-eval, which BenchMARL and Mava use. The runs may then be of several environments,
+    without a table."""
 
 
 def compare(argv: list[str]) -> int:
