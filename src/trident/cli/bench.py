@@ -77,38 +77,42 @@ The same command goes on after a kill. The table is also in OUT/TABLE.md.
 """
 
 
+OptionalPath = Annotated[Path | None, tyro.conf.arg(metavar="PATH")]
+SomeNames = Annotated[Names | None, tyro.conf.arg(metavar="NAME ...")]
+
+
 @dataclass(frozen=True)
 class StudyOptions:
     episodes: Annotated[int, Range(1, 10**12)] = 1500
-    """Training episodes per seed; one episode counts as `horizon` environment steps."""
-    steps: Annotated[int, Range(1, 10**15)] | None = None
-    """Environment steps per seed, in place of --episodes."""
+    """Training episodes per seed, of `horizon` steps."""
+    steps: Annotated[Annotated[int, Range(1, 10**15)] | None, tyro.conf.arg(metavar="INT")] = None
+    """The same in environment steps."""
     seeds: Annotated[int, Range(1, 2**16)] = 3
     """Seeds per method, trained side by side."""
-    keep: bool = False
-    """Keep the last checkpoint of every run (for `trident eval`, `export`, `zoo`); otherwise only its records."""
-    out: Path | None = None
-    """One folder per method, in one folder per environment if there are several (default: runs/TABLE)."""
-    figures: Path | None = None
-    """Folder for the figures; the runs' own if left out."""
-    markdown: bool = False
+    keep: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Keep the last checkpoints (for `eval`, `export`, `zoo`)."""
+    out: OptionalPath = None
+    """Folder of the runs; runs/TABLE if left out."""
+    figures: OptionalPath = None
+    """Folder of the figures; that of the runs if left out."""
+    markdown: tyro.conf.FlagCreatePairsOff[bool] = False
     """Print the tables as markdown."""
-    docs: Path | None = None
+    docs: OptionalPath = None
     """A page to put the table into, between the lines `<!-- TABLE: (any words) -->` and `<!-- end of TABLE -->`."""
-    mark: Name | None = None
-    """Name in these lines in place of TABLE, for a page with several tables of a kind."""
+    mark: Annotated[Name | None, tyro.conf.arg(metavar="STR")] = None
+    """Name in these lines in place of TABLE."""
     launch: Annotated[LaunchOptions, tyro.conf.arg(name="")] = field(default_factory=LaunchOptions)
 
 
 @dataclass(frozen=True)
 class TableOptions(StudyOptions):
-    methods: Names | None = None
+    methods: SomeNames = None
     """Rows; all of the table's own if left out."""
 
 
 @dataclass(frozen=True)
 class MapTableOptions(TableOptions):
-    maps: Names | None = None
+    maps: SomeNames = None
     """Maps; all of the table's own if left out."""
 
 

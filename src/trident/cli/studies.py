@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+import tyro
+
 from trident.allowed import Length, Name, Names, Range
 from trident.bench import scalability as fleets
 from trident.bench import sensitivity as knobs
@@ -36,9 +38,11 @@ Examples:
 
 @dataclass(frozen=True)
 class ScalabilityOptions(StudyOptions):
-    agents: Annotated[tuple[Annotated[int, Range(4, 256)], ...], Length(1, 7)] = fleets.SIZES
+    agents: Annotated[
+        Annotated[tuple[Annotated[int, Range(4, 256)], ...], Length(1, 7)], tyro.conf.arg(metavar="N ...")
+    ] = fleets.SIZES
     """Numbers of UAVs, up to 256."""
-    methods: Names = fleets.METHODS
+    methods: Annotated[Names, tyro.conf.arg(metavar="NAME ...")] = fleets.METHODS
     """Rows."""
     transfer: Annotated[int, Range(0, 10**5)] = 100
     """Fresh episodes in which four's policies fly each size, per seed; 0: none."""
@@ -86,7 +90,7 @@ Levels: a quarter, half, once, twice the default, and a tenth to either side.
 
 @dataclass(frozen=True)
 class SensitivityOptions(StudyOptions):
-    settings: Names = tuple(knobs.KNOBS)
+    settings: Annotated[Names, tyro.conf.arg(metavar="NAME ...")] = tuple(knobs.KNOBS)
     """delta_TR, alpha_k, tau_0, omega_1:omega_2."""
 
 
