@@ -11,7 +11,7 @@ __version__ = "0.1.0"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 _PUBLIC = {
-    "trident.adapters": "from_gymnasium from_pettingzoo to_gymnasium to_pettingzoo",
+    "trident.adapters": "from_gymnasium from_pettingzoo from_suite to_gymnasium to_pettingzoo",
     "trident.api": "Run compare load resume train",
     "trident.envs.checks": "check_env",
     "trident.errors": "TridentError",

@@ -1,5 +1,6 @@
 from trident.adapters import from_gymnasium as from_gymnasium
 from trident.adapters import from_pettingzoo as from_pettingzoo
+from trident.adapters import from_suite as from_suite
 from trident.adapters import to_gymnasium as to_gymnasium
 from trident.adapters import to_pettingzoo as to_pettingzoo
 from trident.api import Run as Run

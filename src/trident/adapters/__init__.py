@@ -9,6 +9,9 @@ from trident.envs.checks.shapes import declaration_faults
 from trident.errors import TridentError
 from trident.types import AnyEnv, EnvSpec
 
+SUITES = ("jaxmarl", "camar", "safe_velocity")
+"""Benchmarks whose environments have names of their own. The first two are in JAX, and compiled into the round."""
+
 
 def adapt(thing: Any, name: str) -> AnyEnv:
     """An environment as it is, or through the adapter of its interface; told apart by what it has."""
@@ -16,13 +19,15 @@ def adapt(thing: Any, name: str) -> AnyEnv:
         for fault in declaration_faults(thing):
             raise TridentError(f"{name} is no sound environment: {fault}")
         return thing
+    if hasattr(thing, "step_env") or (hasattr(thing, "map_generator") and hasattr(thing, "dynamic")):
+        return from_suite(thing, name=name)
     if hasattr(thing, "possible_agents") or hasattr(thing, "agent_iter"):
         return from_pettingzoo(thing, name=name)
     if all(hasattr(thing, part) for part in ("observation_space", "action_space", "reset", "step")):
         return from_gymnasium(thing, name=name)
     raise TridentError(
         f"{name} is no environment: it is of the type {type(thing).__name__}, and has neither a trident.EnvSpec as "
-        "`spec` nor the interface of PettingZoo or Gymnasium"
+        "`spec` nor the interface of PettingZoo, Gymnasium, JaxMARL or CAMAR"
     )
 
 
@@ -38,6 +43,19 @@ def from_gymnasium(env: Any, args: Any = None, **declared: Any) -> AnyEnv:
     from trident.adapters.inward import adapt_gymnasium
 
     return adapt_gymnasium(env, dict(args or {}), **declared)
+
+
+def from_suite(env: Any, suite: str | None = None, args: Any = None, **declared: Any) -> AnyEnv:
+    """An environment of JaxMARL or CAMAR, or its name in that suite; see `trident.adapters.suites.Declared`."""
+    from trident.adapters import suites, velocity
+
+    if suite == "safe_velocity":
+        return velocity.make(env)
+    if isinstance(env, str):
+        makers = {"jaxmarl": suites.make_jaxmarl, "camar": suites.make_camar}
+        env = makers[str(suite)](env, dict(args or {}))
+    made: Any = suites.adapt_suite(env, **declared)
+    return made
 
 
 def to_pettingzoo(env: AnyEnv, render_mode: str | None = None) -> Any:

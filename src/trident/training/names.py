@@ -3,6 +3,9 @@
     my_pkg.tanks:Tanks                       a class, or a function that returns an environment
     mpe2.simple_spread_v3:parallel_env       of PettingZoo, Gymnasium or JaxMARL: adapted by trident.adapters
     gymnasium:CartPole-v1                    one of Gymnasium's own, by its id
+    jaxmarl:MPE_simple_spread_v3             one of JaxMARL's, by its id; compiled into the round
+    camar:random_grid                        CAMAR on one of its maps, likewise
+    safe_velocity:ant-2x4                    one of Safety-Gymnasium's multi-agent velocity tasks
 
 To import is to run code. A name that somebody types is asked for; one that is only read in a run directory is not: it
 needs `--trust`, or the class must have been imported already.
@@ -19,7 +22,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from trident.adapters import adapt, from_gymnasium
+from trident.adapters import SUITES, adapt, from_gymnasium, from_suite
 from trident.errors import TridentError
 from trident.types import AnyEnv
 
@@ -39,6 +42,8 @@ def make(name: str, args: Mapping[str, Any] | None = None, trusted: bool = True)
         if ":" in attribute:  # an id may name a module of its own
             _check_trust(name, attribute.partition(":")[0], trusted)
         return _attempt(name, lambda: from_gymnasium(attribute, name=name, args=args or {}))
+    if module_name in SUITES:
+        return _attempt(name, lambda: from_suite(attribute, suite=module_name, name=name, args=args or {}))
     _check_trust(name, module_name, trusted)
     made = _look_up(_import(module_name), module_name, attribute)
     if (callable(made) and not hasattr(made, "spec")) or isinstance(made, type):
