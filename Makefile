@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 
-.PHONY: help setup train test lint types imports pytest test-learning fuzz soak test-smarts test-adapters test-page docs dist lock clean
+.PHONY: help setup train test lint types imports pytest test-learning fuzz soak test-smarts test-adapters test-tune test-page docs dist lock clean
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -72,6 +72,17 @@ $(ADAPTERS)/.ready: requirements-adapters.lock pyproject.toml
 test-adapters: $(ADAPTERS)/.ready  ## adapters and loggers with the packages they are for: an environment of its own, minutes
 	$(ADAPTERS)/bin/python -m pytest -m "not slow" tests/adapters tests/report/test_loggers.py
 
+TUNE := .venv-tune
+
+$(TUNE)/.ready: requirements-tune.lock pyproject.toml
+	@test -x $(TUNE)/bin/python || $(PYTHON) -m venv $(TUNE)
+	$(TUNE)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-tune.lock
+	$(TUNE)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+test-tune: $(TUNE)/.ready  ## tuning with Optuna: an environment of its own, a minute
+	$(TUNE)/bin/python -m pytest tests/bench/test_tuning.py
+
 PAGE := .venv-page
 CHROMIUM ?= $(firstword $(wildcard /usr/bin/chromium /usr/bin/chromium-browser /usr/bin/google-chrome))
 
@@ -104,8 +115,9 @@ lock:            ## renew every requirements*.lock (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --group dev pyproject.toml -o requirements.lock
 	uv pip compile --quiet --python-version 3.11 --generate-hashes --no-header --no-annotate --extra smarts --group smarts pyproject.toml -o requirements-smarts.lock
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --group page pyproject.toml -o requirements-page.lock
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --extra tune --group tune pyproject.toml -o requirements-tune.lock
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --group docs -o requirements-docs.lock
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --extra pettingzoo --extra suites --extra wandb --extra mlflow --extra trackio --group adapters pyproject.toml -o requirements-adapters.lock
 
 clean:           ## remove the environment and caches (never runs/ or benchmarks/)
-	rm -rf $(VENV) $(SMARTS) $(ADAPTERS) $(PAGE) $(DOCS) site dist .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(SMARTS) $(ADAPTERS) $(TUNE) $(PAGE) $(DOCS) site dist .ruff_cache .pytest_cache .hypothesis

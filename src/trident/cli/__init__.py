@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[str, Command]] = {
     "render": ("make a GIF of a run or of a scripted policy", lazily("trident.cli.show", "render")),
     "list": ("every environment, algorithm and scripted policy", lazily("trident.cli.show", "list_all")),
     "bench": ("measure speed on this machine", lazily("trident.cli.bench", "bench")),
+    "tune": ("choose methods' settings by equal trials for each", lazily("trident.cli.tune", "tune_methods")),
     "verify": ("check every claim of the paper against numbers", lazily("trident.cli.verify", "verify")),
     "doctor": ("say what is damaged in a run and save what can be saved", lazily("trident.cli.doctor", "doctor")),
     "export": ("take a policy out: a bundle that NumPy alone runs", lazily("trident.cli.deploy", "export")),

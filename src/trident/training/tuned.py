@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 from trident.envs.smac.config import MAPS
@@ -41,3 +43,20 @@ RESIDUAL_TUNED: dict[str, dict[str, Any]] = {
     for variant in ("", "-safe")
 }
 """Tuned values of residual policies, by environment."""
+
+STUDIES = Path(__file__).with_name("tuned.json")
+"""environment -> method -> the values that a study of `trident tune` chose, and the study: they take the place of what
+stands above. What is chosen for `trident-scratch` is for all of TRIDENT's presets, for `trident` where it corrects a
+base policy."""
+
+
+def add_studies(studies: dict[str, dict[str, dict[str, Any]]]) -> None:
+    for env, methods in studies.items():
+        for method, entry in methods.items():
+            if method == "trident":
+                RESIDUAL_TUNED[env] = entry["values"]
+            else:
+                TUNED[("trident" if method == "trident-scratch" else method, env)] = entry["values"]
+
+
+add_studies(json.loads(STUDIES.read_text(encoding="utf-8")))
