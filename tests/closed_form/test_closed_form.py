@@ -113,9 +113,19 @@ def test_constants_are_found_with_error_bars_that_hold():
         assert found["push"].error < 0.05
         assert found["ghost"].error == np.inf
     assert inside >= 16  # of 20, where 19 are expected
-    assert fit.unexplained["reward"] == pytest.approx(fit.unexplained["state 1"] * 1, abs=1.0)
     assert fit.unexplained["reward"] < 0.1 < fit.before["reward"]
     assert "cost" not in fit.unexplained  # it never changes
+
+
+def test_what_states_do_not_tell_signals_do():
+    def priced(constants):
+        base = cart(constants | {"ghost": 0.0})
+        worth = lambda s, a: jnp.array([constants["worth"] * base.predict(s, a)[1], 0.0])  # noqa: E731
+        return Physics(worth, base.predict, base.nominal)
+
+    fit = fit_constants(priced, {"drag": 0.1, "push": 2.0, "worth": 3.0}, seen(0.05), ["reward", "cost"])
+    assert [c.value for c in fit.constants] == pytest.approx([0.25, 0.5, 1.0], abs=0.05)
+    assert np.isfinite([c.error for c in fit.constants]).all()
 
 
 def test_without_noise_nothing_is_left():

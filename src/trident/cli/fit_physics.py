@@ -24,9 +24,9 @@ from trident.training.settings import EnvArgs
 from trident.types import AnyEnv, EnvSpec, HostEnv, HybridAction
 
 TEXT = """\
-Estimate constants of an environment's closed form from episodes, and say how
-much of what happens it explains. The environment has `constants`, names with
-values, and `physics_of(constants)`, the Physics with these.
+Estimate constants of a closed form from episodes; say what it leaves open.
+
+The environment has `constants`, a dict, and `physics_of(constants)`.
 
 Examples:
   trident fit-physics my_pkg.carts:Carts
@@ -76,6 +76,7 @@ def fit_physics(argv: list[str]) -> int:
 
 def play(env: AnyEnv, policy: str, episodes: int, steps: int | None, seed: int) -> list[Episode]:
     backend = backend_of(env)
+    check_name("scripted policy", policy, ["random", *env.scripted], env.spec.name)
     acting = _random(env) if policy == "random" and policy not in env.scripted else backend.scripted(env, policy)
     return backend.play_many(env, acting, jax.random.split(jax.random.key(seed), episodes), steps, False)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -48,9 +49,10 @@ class Fit(NamedTuple):
 def fit_constants(
     make: Callable[[Mapping[str, Any]], Physics], start: Mapping[str, float], seen: Seen, names: list[str]
 ) -> Fit:
-    """The constants that bring `signals` and `predict` of `make(constants)` nearest to what was seen (Levenberg and
-    Marquardt's method), everything in units of its own standard deviation. Errors allow for steps of an episode that
-    are alike (sandwich estimator, an episode being one piece of evidence). `names`: of the signals."""
+    """The constants that bring `predict` of `make(constants)` nearest to what was seen, and `signals` for those that
+    leave no trace in the states (a closed form of an indicator cost is a probability, and would bias the others).
+    Levenberg and Marquardt's method, everything in units of its own standard deviation. Errors allow for steps of an
+    episode that are alike (sandwich estimator, an episode being one piece of evidence). `names`: of the signals."""
     if not start:
         raise TridentError("there is no constant to fit: give their names and values to begin with")
     keys, first = list(start), np.array([float(v) for v in start.values()], np.float64)
@@ -58,8 +60,8 @@ def fit_constants(
     change = np.asarray(seen.next_state) - np.asarray(seen.state)
     wanted = np.concatenate([np.asarray(seen.signals), change], axis=1).astype(np.float64)
     spread = wanted.std(axis=0)
-    told = spread > 1e-9  # what never changes says nothing
-    unit = np.where(told, spread, 1.0)
+    varies = spread > 1e-9  # what never changes says nothing
+    unit, of_state = np.where(varies, spread, 1.0), np.arange(wanted.shape[1]) >= len(names)
 
     @jax.jit
     def said(x: Any) -> Any:
@@ -70,23 +72,38 @@ def fit_constants(
 
     derivative = jax.jit(jax.jacfwd(said))
 
-    def jacobian(x: np.ndarray) -> np.ndarray:
-        return (np.asarray(derivative(jnp.asarray(x, jnp.float32)), np.float64) / unit[:, None])[:, told]
-
     def residual(x: np.ndarray) -> np.ndarray:
-        out = (np.asarray(said(jnp.asarray(x, jnp.float32)), np.float64) - wanted) / unit
-        return out[:, told]
+        return (np.asarray(said(jnp.asarray(x, jnp.float32)), np.float64) - wanted) / unit
 
-    x = first / scale
+    def jacobian(x: np.ndarray) -> np.ndarray:
+        return np.asarray(derivative(jnp.asarray(x, jnp.float32)), np.float64) / unit[:, None]
+
+    x, errors = first / scale, np.full(len(first), np.inf)
     if not np.isfinite(residual(x)).all():
         raise TridentError("the closed form is not finite on these states with the constants one begins with")
-    x = _minimum(residual, jacobian, x)
-    errors = _errors(jacobian(x), residual(x), np.asarray(seen.episode)) * scale
-    constants = [Constant(k, float(v), float(e)) for k, v, e in zip(keys, x * scale, errors, strict=True)]
+    for columns in (of_state & varies, ~of_state & varies):
+        open_ = np.flatnonzero(np.isinf(errors))
+        if not len(open_) or not columns.any():
+            continue
+
+        with_open = partial(_put, x, open_)
+        part = partial(lambda where, pick, y: residual(where(y))[:, pick], with_open, columns)
+        by = partial(lambda where, pick, free, y: jacobian(where(y))[:, pick][..., free], with_open, columns, open_)
+        y = _minimum(part, by, x[open_])
+        found = _errors(by(y), part(y), np.asarray(seen.episode))
+        x = with_open(np.where(np.isinf(found), x[open_], y))
+        errors[open_] = found
+    constants = [Constant(k, float(v), float(e)) for k, v, e in zip(keys, x * scale, errors * scale, strict=True)]
     labels = [*names, *(f"state {i}" for i in range(change.shape[1]))]
-    kept = [label for label, t in zip(labels, told, strict=True) if t]
-    left = lambda y: dict(zip(kept, residual(y).var(axis=0).tolist(), strict=True))  # noqa: E731
+    kept = [label for label, v in zip(labels, varies, strict=True) if v]
+    left = lambda y: dict(zip(kept, residual(y)[:, varies].var(axis=0).tolist(), strict=True))  # noqa: E731
     return Fit(constants, left(x), left(first / scale), len(wanted))
+
+
+def _put(x: np.ndarray, places: np.ndarray, values: np.ndarray) -> np.ndarray:
+    x = x.copy()
+    x[places] = values
+    return x
 
 
 def _minimum(residual: Callable, jacobian: Callable, x: np.ndarray) -> np.ndarray:
