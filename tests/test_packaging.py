@@ -78,6 +78,9 @@ def test_an_installed_wheel_works_without_the_repository(wheel, tmp_path):
     listed = call(command, "list", folder=tmp_path)
     assert re.search(r"^  uav-mec ", listed, re.MULTILINE)
     assert re.search(r"^  trident ", listed, re.MULTILINE)
+    code = "import trident, numpy as np; run = trident.load('zoo:probe-mode/mappo'); spec = run.setup.spec"
+    code += "; print(run.act(np.zeros((spec.num_agents, spec.obs_dim), np.float32)).mode.shape)"
+    assert call(python, "-c", code, folder=tmp_path).strip() == "(1,)"
 
 
 def test_one_version_everywhere():

@@ -27,7 +27,7 @@ from trident.report.tables import result_table
 from trident.run_directory import FIGURES, RECORDS, RESULT, read_result, read_run, write_json
 from trident.simulation import watching
 from trident.simulation.acting import checked_view, rest_the_dead
-from trident.training import preflight, session, showing
+from trident.training import preflight, session, showing, zoo
 from trident.training.backend import AnyPolicy, backend_of
 from trident.training.evaluation import assess_run
 from trident.training.fine_tune import check_fit
@@ -132,8 +132,11 @@ def resume(
 
 
 def load(run: str | Path, env: AnyEnv | None = None, algo: Preset | None = None, trust: bool = False) -> Run:
-    """A run from its directory; `env` and `algo` are needed only if they have no name. `trust`: import the environment
-    from the module that the run names, which is to run its code."""
+    """A run from its directory, or a policy that comes with the package ("zoo:uav-mec/trident"). `env` and `algo` are
+    needed only if they have no name. `trust`: import the environment from the module that the run names, which is to
+    run its code."""
+    if zoo.is_entry(run):
+        return _from_zoo(zoo.folder_of(str(run)))
     if algo is not None:
         add_algorithm(algo)
     folder = _folder(run)
@@ -142,6 +145,13 @@ def load(run: str | Path, env: AnyEnv | None = None, algo: Preset | None = None,
     if (former := former_env(read_run(folder))) is not None:
         notes = [f"{folder}: {former}", *notes]
     return Run(setup, folder, state, rounds, None, tuple(notes))
+
+
+def _from_zoo(folder: Path) -> Run:
+    """It acts and is evaluated; nothing is written into its folder, and it does not learn on."""
+    setup, algo = zoo.load_entry(folder)
+    state = RunState(algo, None, None, None, None, None)  # pyright: ignore[reportArgumentType]
+    return Run(setup, folder, state, setup.rounds)
 
 
 def compare(

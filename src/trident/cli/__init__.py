@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, Command]] = {
     "watch": ("show runs in the browser while they train", lazily("trident.cli.watch", "watch")),
     "compare": ("put several runs side by side", lazily("trident.cli.runs", "compare")),
     "pool": ("make one record of runs with different seeds", lazily("trident.cli.runs", "pool_runs")),
+    "zoo": ("policies that come with the package", lazily("trident.cli.zoo", "show_or_add")),
     "render": ("make a GIF of a run or of a scripted policy", lazily("trident.cli.show", "render")),
     "list": ("every environment, algorithm and scripted policy", lazily("trident.cli.show", "list_all")),
     "bench": ("measure speed on this machine", lazily("trident.cli.bench", "bench")),

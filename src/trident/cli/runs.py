@@ -26,6 +26,7 @@ from trident.report.tables import result_table
 from trident.run_directory import write_text
 from trident.training.interrupt import leaving
 from trident.training.settings import EnvArgs, read_run
+from trident.training.zoo import is_entry
 
 Runs = Annotated[tuple[Path, ...], Length(0, 10**4)]
 Trust = tyro.conf.FlagCreatePairsOff[bool]
@@ -87,6 +88,7 @@ Examples:
   trident eval runs/my-run --episodes 1000 --policy sampled
   trident eval runs/my-run --guarded --faults dropout=0.2,noise=0.1,agent-loss=1
   trident eval runs/my-run --env smarts-intersection    (another simulator)
+  trident eval zoo:uav-mec/trident                      (`trident zoo`)
 """
     options = parse(EvalOptions, argv, "eval", text)
     if options.faults and not options.guarded:
@@ -105,7 +107,7 @@ Examples:
                 options.episodes,
                 deterministic={"own": None, "sampled": False, "most-likely": True}[options.policy],
                 references=options.references,
-                write=options.env is None,
+                write=options.env is None and not is_entry(options.run),
                 progress=progress,
             )
         finally:
