@@ -343,12 +343,12 @@ class Run:
         state = jax.tree.map(lambda x: x[row], self.state.algo)
         return backend_of(env).policy_of(env, algorithm, deterministic)(state)
 
-    def replay(self, beside: str | None = None, seed: int = 0) -> dict[str, Any]:
+    def replay(self, beside: str | None = None, seed: int = 0, most: int = showing.MOST_BYTES) -> dict[str, Any]:
         """Episodes of the first good seed's policy as plain data, for the page; `beside`: a scripted policy on the
-        same."""
+        same; `most`: bytes that they may take."""
         session.enable_compilation_cache()
         state = jax.tree.map(lambda x: x[self.row()], self.state.algo)
-        return showing.replay(self.setup, state, not self.setup.algorithm.sampled, beside, seed)
+        return showing.replay(self.setup, state, not self.setup.algorithm.sampled, beside, seed, most)
 
     def render(
         self,

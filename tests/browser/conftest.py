@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import os
 
+import jax
 import pytest
+
+from trident.envs.navigation import Navigation
+from trident.simulation.episode import play_many
+from trident.simulation.step import scripted
 
 sync_api = pytest.importorskip("playwright.sync_api")
 
@@ -18,6 +23,14 @@ def chromium():
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="session")
+def played():
+    """(environment, name of a scripted policy, two of its episodes of 30 steps)"""
+    env = Navigation()
+    name = next(iter(env.scripted))
+    return env, name, play_many(env, scripted(env, name), jax.random.split(jax.random.key(0), 2), 30)
 
 
 @pytest.fixture

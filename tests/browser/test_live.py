@@ -12,8 +12,11 @@ import pytest
 from support.browser import until
 from support.records import record, write_run
 
+from trident.report.page.content import page_content
+from trident.report.page.document import write_page
 from trident.report.page.server import serving
 from trident.run_directory import read_run
+from trident.simulation import watching
 
 pytestmark = pytest.mark.browser
 
@@ -52,6 +55,35 @@ def test_new_runs_join_the_list(open_page, address, tmp_path):
     write_run(tmp_path / "b")
     until(page, "document.querySelectorAll('[data-table] tbody tr').length === 2")
     assert page.locator("h1").first.inner_text() == "2 runs"
+
+
+def test_the_stop_button_waits_for_its_second_click_while_news_come(open_page, address, tmp_path):
+    folder = write_run(tmp_path / "run", rounds=50, done=3, finished=False)
+    page = open_page(address)
+    page.locator("#stop").click()
+    with (folder / "records.jsonl").open("a") as file:
+        file.write(json.dumps(record(4, (0.004, 0.02), 3)) + "\n")
+    until(page, "document.querySelector('#status').textContent.includes('round 4 of 50')")
+    assert page.locator("#stop").inner_text() == "Stop after this round?"
+    assert page.evaluate("document.activeElement.id") == "stop"
+    page.keyboard.press("Enter")
+    until(page, "document.querySelector('#stop').textContent === 'stopping after this round'")
+    assert (folder / "stop").exists()
+
+
+def test_a_run_that_ends_brings_its_episodes(open_page, address, played, tmp_path):
+    env, name, (episode, _) = played
+    replay = watching.about(env, env.spec) | {"played": 1, "shielded": False, "left_out": []}
+    replay["episodes"] = [{"rank": "worst", "number": 1, "tracks": [watching.track(env, env.spec, name, episode)]}]
+    folder = write_run(tmp_path / "run", env="navigation", done=20, finished=False)
+    (folder / "run.json").write_text((folder / "run.json").read_text().replace('"rounds": 20', '"rounds": 21'))
+    page = open_page(address)
+    with (folder / "records.jsonl").open("a") as file:
+        file.write(json.dumps(record(21, (0.004, 0.02), 3)) + "\n")
+    write_page(folder / "report.html", page_content([folder], replays={folder: replay}))
+    until(page, "document.querySelector('.player') !== null")
+    page.locator("#play").click()
+    until(page, "document.querySelector('.player').dataset.step === '30'")
 
 
 def test_a_page_whose_server_has_ended_says_so(open_page, tmp_path):

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import jax
 import numpy as np
 import pytest
 from support.browser import until
 from support.records import write_run
 
-from trident.envs.navigation import Navigation
 from trident.report.page.content import page_content
 from trident.report.page.document import write_page
 from trident.simulation import watching
-from trident.simulation.episode import play_many
-from trident.simulation.step import scripted
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def played():
-    env = Navigation()
-    name = next(iter(env.scripted))
-    return env, name, play_many(env, scripted(env, name), jax.random.split(jax.random.key(0), 2), 30)
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +96,16 @@ def test_an_agent_tells_what_it_did_and_saw(page, played):
     page.locator(".player aside summary").click()
     numbers = page.locator(".player aside code").inner_text().replace("−", "-").split()
     np.testing.assert_allclose(np.array(numbers, float), episode.first.obs[1], rtol=0.02, atol=1e-3)
+
+
+def test_an_agent_chosen_by_key_keeps_the_keys(page):
+    chip = page.locator(".player .chips button").nth(1)
+    chip.focus()
+    page.keyboard.press("Enter")
+    assert chip.get_attribute("aria-pressed") == "true"
+    page.keyboard.press("ArrowRight")
+    assert step(page) == 1
+    assert page.evaluate("document.activeElement.textContent") == "2"
 
 
 def test_two_policies_side_by_side_or_one(page):

@@ -97,6 +97,25 @@ def test_tables_sort_by_number_both_ways_and_follow_to_a_run(open_page, tmp_path
     assert page.locator("#chooser").evaluate("s => s.options[s.selectedIndex].text") == "c"
 
 
+def test_many_runs_are_counted_by_verdict(open_page, tmp_path):
+    costs = {"b": 0.003, "a": 0.05, "c": 0.0007}
+    page = open_page(report(tmp_path, *(write_run(tmp_path / n, costs=(c, 0.02)) for n, c in costs.items())))
+    assert page.locator("#tally").inner_text().split() == ["2", "✓", "within", "1", "✕", "over"]
+
+
+def test_an_axis_of_powers_has_numbers_on_it(open_page, tmp_path):
+    page = open_page(report(tmp_path, write_run(tmp_path / "run")))
+    assert page.evaluate("T.powers(0, 264000, 1200)") == [0, 1000, 10_000, 100_000]
+    assert page.evaluate("T.powers(0, 0.9, 0.001)") == [0, 0.001, 0.01, 0.1]
+    assert len(page.evaluate("T.powers(2, 8, 1)")) >= 2
+
+
+def test_a_name_in_a_command_is_one_word(open_page, tmp_path):
+    page = open_page(report(tmp_path, write_run(tmp_path / "run")))
+    assert page.evaluate("T.quoted('runs/a-1')") == "runs/a-1"
+    assert page.evaluate("""T.quoted("it's $(x)")""") == "'it'\"'\"'s $(x)'"
+
+
 def test_a_table_can_be_copied(open_page, tmp_path):
     folders = [write_run(tmp_path / name) for name in "ab"]
     page = open_page(report(tmp_path, *folders), permissions=["clipboard-read", "clipboard-write"])

@@ -18,7 +18,7 @@ from trident.bench.paper import CAMPAIGNS, Campaign
 from trident.bench.table_runner import differences, plan, run_table
 from trident.cli import lazily
 from trident.cli.options import parse
-from trident.cli.page import REPORT, write_report
+from trident.cli.page import write_report
 from trident.errors import TridentError
 from trident.launch.board import Board
 from trident.launch.options import LaunchOptions, make_launcher
@@ -27,6 +27,7 @@ from trident.report.figures import draw_comparison, draw_front
 from trident.report.paper_table import grid_table, provenance, versus_table
 from trident.report.safety import improvement_table, safety_table
 from trident.report.tables import check_place, insert
+from trident.run_directory import REPORT
 
 EXAMPLES = """\
 Measure environment, training and update speed on this machine, as ratios.

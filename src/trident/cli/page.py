@@ -16,9 +16,8 @@ from trident.report.page.words import best_scripted
 from trident.run_directory import CHECKPOINTS
 from trident.training.command import command_of
 from trident.training.evaluation import REFERENCES
+from trident.training.showing import MOST_BYTES
 
-REPORT = "report.html"
-"""In a run's own directory."""
 PLAYED = 4
 """Runs of a page up to which each has its episodes."""
 
@@ -29,15 +28,17 @@ def write_report(
     replay: bool = True,
     say: Callable[[str], Any] | None = None,
     loaded: api.Run | None = None,
+    trust: bool = False,
 ) -> Path:
-    """One page of these runs, and of those in these folders; `loaded`: the only one of them, if it is at hand."""
+    """One page of these runs, and of those in these folders; `loaded`: the only one of them, if it is at hand;
+    `trust`: import environments from the modules that runs name."""
     readings = read_all(runs_in(places))
     commands = {r.folder: text for r in readings if (text := _command(r)) is not None}
     playable = [r for r in readings if r.readable and (r.folder / CHECKPOINTS).is_dir()] if replay else []
     replays = {}
     for reading in playable if len(playable) <= PLAYED else ():
         (say or _tell)(f"playing episodes of {reading.name}")
-        found = play(reading, loaded)
+        found = play(reading, MOST_BYTES // len(playable), loaded, trust)
         if found is not None:
             replays[reading.folder] = found
     return write_page(path, assemble(readings, commands, replays))
@@ -51,11 +52,13 @@ def runs_in(places: Sequence[Path]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def play(reading: Reading, run: api.Run | None = None) -> dict[str, Any] | None:
+def play(
+    reading: Reading, most: int = MOST_BYTES, run: api.Run | None = None, trust: bool = False
+) -> dict[str, Any] | None:
     """Episodes of a run, if it can still be loaded; what hinders stands among its problems."""
     try:
-        run = api.load(reading.folder) if run is None else run
-        return run.replay(_beside(reading, run))
+        run = api.load(reading.folder, trust=trust) if run is None else run
+        return run.replay(_beside(reading, run), most=most)
     except TridentError as error:
         reading.problems.append(f"no episode could be played: {error}")
         return None

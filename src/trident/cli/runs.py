@@ -140,6 +140,8 @@ class ReportOptions:
     """Write one page of all of them into this file; it opens in any browser, without a network."""
     no_replay: tyro.conf.FlagCreatePairsOff[bool] = False
     """Do not play episodes for the page (they are for up to four runs with checkpoints)."""
+    trust: Trust = False
+    """To play them, import the environment from the module that a run names, which is to run its code."""
     markdown: tyro.conf.FlagCreatePairsOff[bool] = False
     """Print the table as markdown."""
     trackers: Annotated[tuple[TrackerName, ...], Length(0, 3)] = ()
@@ -169,7 +171,7 @@ Examples:
             print(f"{run} is with {tracker}")
         return 0
     if options.html is not None:
-        print(write_report(options.html, options.runs, not options.no_replay))
+        print(write_report(options.html, options.runs, not options.no_replay, trust=options.trust))
         return 0
     for run in options.runs:
         for path in draw_figures(run):

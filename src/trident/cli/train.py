@@ -15,13 +15,13 @@ from trident import api
 from trident.allowed import Name
 from trident.cli.config_file import Told, told_by
 from trident.cli.options import parse, wants_help
-from trident.cli.page import REPORT, write_report
+from trident.cli.page import write_report
 from trident.cli.watch import watched
 from trident.errors import TridentError
 from trident.fields import change, flatten, spelled_out
 from trident.renamed import ALGORITHMS, CONFIG, ENVS, current
 from trident.report.progress import progress_for
-from trident.run_directory import check_empty
+from trident.run_directory import REPORT, check_empty
 from trident.training import session
 from trident.training.interrupt import leaving
 from trident.training.registry import default_config, has_env, make_env

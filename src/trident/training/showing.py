@@ -21,10 +21,17 @@ STREAM = 2**31 + 2
 PLAYED, PLAYED_OUTSIDE = 12, 3
 """Episodes of which three are shown; simulators outside JAX are slow."""
 MOST_BYTES = 2_600_000
-"""Of all episodes, compressed; as text they take a third more, and a page should stay below five megabytes."""
+"""Of all episodes of a page, compressed; as text they take a third more, and a page stays below five megabytes."""
 
 
-def replay(setup: Setup, state: AlgoState, deterministic: bool, beside: str | None = None, seed: int = 0) -> Plain:
+def replay(
+    setup: Setup,
+    state: AlgoState,
+    deterministic: bool,
+    beside: str | None = None,
+    seed: int = 0,
+    most: int = MOST_BYTES,
+) -> Plain:
     """`state`: the algorithm's, of one seed; `beside`: a scripted policy that plays the same episodes."""
     env, spec, algorithm, settings = setup
     backend, shielded = backend_of(env), settings.shielded
@@ -52,7 +59,7 @@ def replay(setup: Setup, state: AlgoState, deterministic: bool, beside: str | No
         tracks += [watching.track(env, spec, beside, other, plain)] if other is not None and beside is not None else []
         episodes.append({"rank": rank, "number": i + 1, "tracks": tracks})
     about = watching.about(env, spec)
-    return fitted(about | {"played": count, "shielded": shielded, "episodes": episodes}, MOST_BYTES)
+    return fitted(about | {"played": count, "shielded": shielded, "episodes": episodes}, most)
 
 
 def _expect(setup: Setup, state: AlgoState) -> Callable[[Moments], Any] | None:

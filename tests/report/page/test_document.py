@@ -10,7 +10,7 @@ import pytest
 from support.records import write_run
 
 from trident.report.page.content import page_content
-from trident.report.page.document import SCRIPTS, STYLES, WEB, as_json, document, packed, write_page
+from trident.report.page.document import SCRIPTS, STYLES, WEB, as_json, document, packed, read_page, write_page
 
 NASTY = "<script>alert(1)</script><!-- </main> & \"'`${x}"
 
@@ -52,6 +52,19 @@ def test_long_data_are_packed_and_come_out_the_same():
     assert kind == "application/gzip"
     assert json.loads(gzip.decompress(base64.b64decode(text))) == content
     assert packed({"a": 1}) == ("application/json", '{"a":1}')
+
+
+@pytest.mark.parametrize("count", [3, 60000])
+def test_a_page_can_be_read_again(tmp_path, count):
+    content = {"runs": [{"name": NASTY, "numbers": list(range(count))}]}
+    page = write_page(tmp_path / "report.html", content)
+    assert read_page(page) == content
+    page.write_text(page.read_text().replace('id="data">', 'id="data">?', 1))
+    with pytest.raises(ValueError, match=r"Expecting value|base64"):
+        read_page(page)
+    page.write_text("nothing")
+    with pytest.raises(ValueError, match="holds no data"):
+        read_page(page)
 
 
 def test_json_knows_no_infinity():

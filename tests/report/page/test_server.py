@@ -10,6 +10,8 @@ import pytest
 from support.records import record, write_run
 
 from trident.report.page import server as serving_module
+from trident.report.page.content import page_content
+from trident.report.page.document import write_page
 from trident.report.page.server import Watch, serving
 
 
@@ -82,6 +84,20 @@ def test_a_stop_needs_the_pages_word(asked, tmp_path):
     assert asked("POST", "/stop", {"X-Trident": asked.token}, json.dumps({"run": "../other"}))[0] == 404
     assert asked("POST", "/stop", {"X-Trident": asked.token}, body) == (200, "asked")
     assert (folder / "stop").exists()
+
+
+def test_episodes_of_a_run_that_has_ended_come_from_the_page_it_left(asked, tmp_path):
+    folder, other = write_run(tmp_path / "run"), write_run(tmp_path / "other")
+    write_page(folder / "report.html", page_content([folder], replays={folder: {"episodes": []}}))
+    write_page(other / "report.html", page_content([other]))
+    runs = {run["name"]: run for run in json.loads(asked("GET", "/data")[1])["runs"]}
+    assert runs["run"]["report"]
+    assert "replay" not in runs["run"]  # it may be long: only who looks at it gets it
+    assert json.loads(asked("GET", "/replay?run=run")[1]) == {"episodes": []}
+    assert asked("GET", "/replay?run=other")[0] == 404
+    assert asked("GET", "/replay?run=../run")[0] == 404
+    (folder / "report.html").write_text("torn")
+    assert asked("GET", "/replay?run=run")[0] == 404
 
 
 def test_other_sites_names_for_this_machine_are_turned_away(asked):

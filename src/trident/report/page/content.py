@@ -15,6 +15,7 @@ from trident.report.page.reading import Reading, read_all
 from trident.report.palette import method_styles
 from trident.report.stats import bootstrap
 from trident.report.tables import result_rows
+from trident.run_directory import CHECKPOINTS
 
 Plain = dict[str, Any]
 
@@ -70,7 +71,9 @@ def _readable(reading: Reading, points: int, detailed: bool, command: str | None
     }
     if reading.every > 1:
         out["note"] = f"long records: one round in {reading.every} was read"
-    return out if replay is None else out | {"replay": replay}
+    if replay is not None:
+        return out | {"replay": replay}
+    return out | {"playable": (reading.folder / CHECKPOINTS).is_dir()}
 
 
 def status(reading: Reading) -> Plain:

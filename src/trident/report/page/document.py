@@ -8,6 +8,8 @@ import gzip
 import hashlib
 import html
 import json
+import re
+import zlib
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import Any
 
 from trident.report.records import plain
 from trident.run_directory import write_text
+from trident.sealed import read_bytes
 
 WEB = files("trident.report.page").joinpath("web")
 SCRIPTS = (
@@ -25,12 +28,31 @@ SCRIPTS = (
 STYLES = ("uplot/uPlot.min.css", "page.css")
 PACKED = 200_000
 """Characters from which data are stored compressed."""
+MOST_BYTES = 2**27
+"""Of a page's data, unpacked."""
 
 
 def write_page(path: Path, content: dict[str, Any]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, document(content))
     return path
+
+
+def read_page(path: Path) -> Any:
+    """The data of a page that was written before, as if a stranger had made it: ValueError where there are none."""
+    found = re.search(r'<script type="application/(json|gzip)" id="data">([^<]*)</script>', read_bytes(path).decode())
+    if found is None:
+        raise ValueError("it holds no data")
+    if found[1] == "json":
+        return json.loads(found[2])
+    unpack = zlib.decompressobj(wbits=31)
+    try:
+        text = unpack.decompress(base64.b64decode(found[2], validate=True), MOST_BYTES)
+    except zlib.error as error:
+        raise ValueError("its data are damaged") from error
+    if not unpack.eof:
+        raise ValueError("its data are longer than those of any page")
+    return json.loads(text)
 
 
 def document(content: dict[str, Any], live: dict[str, Any] | None = None) -> str:

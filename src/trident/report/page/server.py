@@ -17,12 +17,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Lock
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
+from trident.errors import TridentError
 from trident.report.page import curves
 from trident.report.page.content import assemble, groups, run_content
-from trident.report.page.document import as_json, document
+from trident.report.page.document import as_json, document, read_page
 from trident.report.page.reading import FEWEST, LINES, MOST, Reading, display_names, find_runs, read_one
-from trident.run_directory import RECORDS, RESULT, RUN, ask_to_stop
+from trident.run_directory import RECORDS, REPORT, RESULT, RUN, ask_to_stop
 
 HOST = "127.0.0.1"
 PORT = 8420
@@ -68,12 +70,22 @@ class Watch:
 
     def stop(self, name: str) -> bool:
         """Ask the run called so to stop; False if there is none."""
+        folder = self._folder(name)
+        if folder is not None:
+            ask_to_stop(folder)
+        return folder is not None
+
+    def replay(self, name: str) -> Any:
+        """The episodes in the page that the run called so left when it ended; None if there are none."""
+        folder = self._folder(name)
+        try:
+            return None if folder is None else read_page(folder / REPORT)["runs"][0].get("replay")
+        except (TridentError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            return None
+
+    def _folder(self, name: str) -> Path | None:
         with self._lock:
-            for _, reading, _ in self._known.values():
-                if reading.name == name:
-                    ask_to_stop(reading.folder)
-                    return True
-        return False
+            return next((r.folder for _, r, _ in self._known.values() if r.name == name), None)
 
 
 def _mark(folder: Path) -> Any:
@@ -91,7 +103,7 @@ def _with_life(run: dict[str, Any], reading: Reading) -> dict[str, Any]:
     """Whether it is training: by how lately it has written, for the clock of rounds alone knows."""
     status = run.get("status")
     if status is None or status["state"] != "unfinished":
-        return run
+        return run | {"report": (reading.folder / REPORT).is_file()}
     last = max((mark[0] for mark in _mark(reading.folder) if mark is not None), default=0) / 1e9
     pace = status["seconds"] / status["round"] if status["round"] else 60.0
     alive = time.time() - last < max(FRESH, 5.0 * pace)
@@ -113,6 +125,12 @@ class Handler(BaseHTTPRequestHandler):
             self._send(200, document(self.watch.content(), live), "text/html; charset=utf-8")
         elif self.path == "/data":
             self._send(200, as_json(self.watch.content()), "application/json")
+        elif self.path.startswith("/replay?"):
+            found = self.watch.replay(parse_qs(urlsplit(self.path).query).get("run", [""])[0])
+            if found is None:
+                self._send(404, "its page holds none", "text/plain")
+            else:
+                self._send(200, as_json(found), "application/json")
         else:
             self._send(404, "there is nothing here", "text/plain")
 

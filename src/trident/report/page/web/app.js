@@ -14,11 +14,23 @@
     return JSON.parse(await new Response(stream).text());
   }
 
-  function theme(name) {
+  function dress(name) {
     document.documentElement.dataset.theme = name;
-    try { localStorage.setItem("trident-theme", name); } catch { /* files may not keep anything */ }
     T.redrawCharts();
     document.dispatchEvent(new Event("themechange"));
+  }
+
+  function theme(name) {
+    try { localStorage.setItem("trident-theme", name); } catch { /* files may not keep anything */ }
+    dress(name);
+  }
+
+  /** On paper: light, and with every chart. */
+  function print() {
+    const before = document.documentElement.dataset.theme;
+    T.charts.forEach((chart) => { if (!chart.uplot) chart.draw(); });
+    dress("light");
+    addEventListener("afterprint", () => dress(before), {once: true});
   }
 
   function preferred() {
@@ -31,7 +43,7 @@
 
   function top(content, run) {
     const links = [["summary", "Safe?"], ["replay", "Replay"], ["curves", "Curves"], ["method", "Method"], ["policies", "Policies"], ["setup", "Setup"]];
-    const have = {replay: run && run.replay && run.replay.episodes.length, policies: run && run.policies, curves: run && run.charts && run.charts.length,
+    const have = {replay: run && ((run.replay && run.replay.episodes.length) || run.report), policies: run && run.policies, curves: run && run.charts && run.charts.length,
       method: run && run.diagnoses && run.diagnoses.length, summary: run && run.verdict, setup: run && run.setup};
     const nav = links.filter(([id]) => have[id]).map(([id, text]) => T.el("a", {href: `#${id}`}, text));
     if (content.runs.length > 1) nav.unshift(T.el("a", {href: "#compare"}, "Runs"));
@@ -56,7 +68,9 @@
     const others = content.runs.filter((run) => !compared.has(run.name));
     const rows = others.map((run) => [run.name, run.env || "–", run.algo || "–", run.verdict ? {state: run.verdict.state} : run.problems[0] || "–",
       run.status ? [`${run.status.round}/${run.status.rounds}`, run.status.round] : ["–", null]]);
-    return T.el("section", {id: "compare"}, T.el("h1", {}, `${content.runs.length} runs`),
+    const count = (state) => content.runs.filter((run) => T.known((run.verdict || {}).state) === state).length;
+    const tally = ["within", "unsure", "over", "unknown"].filter(count).map((state) => T.el("span.row", {}, T.el("b", {}, count(state)), T.badge(state)));
+    return T.el("section", {id: "compare"}, T.el("div.row.spread", {}, T.el("h1", {}, `${content.runs.length} runs`), T.el("div.row", {id: "tally", style: {columnGap: "18px"}}, tally)),
       content.groups.map((group) => T.compare(group, follow)),
       others.length ? [T.el("h2", {}, compared.size ? "Others" : "All runs"),
         T.table({header: ["run", "environment", "algorithm", "verdict", "round"], rows}, follow)] : null);
@@ -85,7 +99,8 @@
   T.start = {shown, build, block};
   document.documentElement.dataset.theme = preferred();
   addEventListener("resize", () => T.resizeCharts());
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (e) => theme(e.matches ? "dark" : "light"));
+  addEventListener("beforeprint", print);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (e) => dress(e.matches ? "dark" : "light"));
   try {
     shown.content = await block("data");
     const live = await block("live");

@@ -30,10 +30,22 @@ T.smooth = function (values, window) {
   return out;
 };
 
+/** Where to label an axis on which small values are spread and large ones stand in powers: 0, and as many powers of ten (or
+    their 2 and 5 fold) as there is room for. */
+T.powers = function (low, high, linear) {
+  const at = (v) => Math.asinh(v / linear), room = (at(high) - at(low)) / 9;
+  const last = Math.floor(Math.log10(Math.max(Math.abs(low), Math.abs(high), linear))), found = low <= 0 && high >= 0 ? [0] : [];
+  for (const factors of [[1], [2, 5]]) if (found.length < 4) for (let k = last; 10 ** k > linear / 10; k--) for (const f of factors) for (const sign of [1, -1]) {
+    const v = sign * f * 10 ** k;
+    if (v >= low && v <= high && found.every((other) => Math.abs(at(other) - at(v)) > room)) found.push(v);
+  }
+  return found.sort((a, b) => a - b);
+};
+
 T.chart = function (spec, sync) {
-  const many = spec.lines.length > 1;
+  const many = spec.lines.length > 1, high = spec.lines.length > 6 ? 320 : 210;
   const state = {hidden: new Set(), log: many && spec.group === "compare" && spec.name !== "reward", window: 1};
-  const plot = T.el("div.plot", {tabindex: 0, role: "img", "aria-label": describe(spec)});
+  const plot = T.el("div.plot", {tabindex: 0, style: {minHeight: `${high}px`}, role: "img", "aria-label": describe(spec)});
   const keys = T.el("div.keys");
   const reset = T.el("button", {type: "button", title: "See all of it (0)", disabled: true}, "all");
   const log = T.el("button", {type: "button", "aria-pressed": String(state.log), title: "Logarithmic scale"}, "log");
@@ -70,12 +82,12 @@ T.chart = function (spec, sync) {
         points: {show: lonely, size: 4, fill: colour}});
     });
     const options = {
-      width: Math.max(plot.clientWidth || 340, 200), height: 210, series, bands, legend: {show: false}, pxAlign: false,
+      width: Math.max(plot.clientWidth || 340, 200), height: high, series, bands, legend: {show: false}, pxAlign: false,
       padding: [8, 18, 0, 0],
       scales: {x: {time: false}, y: {distr: state.log ? 4 : 1, asinh: smallest(), range: range}},
       axes: [axis({values: (_, ticks) => ticks.map(T.steps), label: "environment steps per seed", labelSize: 18, labelGap: 0,
         labelFont: "11.5px system-ui", size: 32}),
-        axis({size: 62, values: (_, ticks) => ticks.map((v) => (v === null ? "" : T.quantity(v, spec.unit)))})],
+        axis({size: 62, ...(state.log ? {splits: (u, i, low, top) => T.powers(low, top, smallest()), filter: (u, splits) => splits} : {}), values: (_, ticks) => ticks.map((v) => (v === null ? "" : T.quantity(v, spec.unit)))})],
       cursor: {sync: {key: sync}, drag: {x: true, y: false}, points: {size: 6}},
       hooks: {draw: [marks], setCursor: [read], setScale: [(u, key) => { if (key === "x") zoom(u); }]},
     };
@@ -153,6 +165,8 @@ T.chart = function (spec, sync) {
         if (i) ctx.lineTo(x, y); else ctx.moveTo(x, y);
       }
       ctx.stroke();
+      ctx.fillStyle = T.css("--limit"); ctx.textAlign = "right"; ctx.textBaseline = "bottom";
+      ctx.fillText("allowed", bbox.left + bbox.width - 4 * ratio, u.valToPos(y1, "y", true) - 2 * ratio);
     }
     ctx.restore();
   }
@@ -168,9 +182,17 @@ T.chart = function (spec, sync) {
     keys.replaceChildren(...spec.lines.map((line, k) => {
       const swatch = T.el("span.swatch", {style: {width: "16px", borderTop: `3px ${line.dash ? "dashed" : "solid"} ${T.ink(line.colour)}`}});
       return T.el("button", {type: "button", "aria-pressed": String(!state.hidden.has(k)), title: "show or hide",
-        onclick: () => { if (!state.hidden.delete(k)) state.hidden.add(k); draw(); }}, swatch, line.label, T.el("output", {}));
+        onclick: () => { if (!state.hidden.delete(k)) state.hidden.add(k); draw(); },
+        onmouseenter: () => raise(k), onfocus: () => raise(k), onmouseleave: () => raise(null), onblur: () => raise(null)}, swatch, line.label, T.el("output", {}));
     }));
     read(chart.uplot);
+  }
+
+  /** One line among many: the others step back. */
+  function raise(k) {
+    if (!many || !chart.uplot) return;
+    for (const part of chart.uplot.series.slice(1)) part.alpha = k === null || part.k === k ? 1 : 0.12;
+    chart.uplot.redraw(false, false);
   }
 
   function read(u) {
@@ -186,7 +208,7 @@ T.chart = function (spec, sync) {
   }
 
   function size() {
-    if (chart.uplot && plot.clientWidth) chart.uplot.setSize({width: Math.max(plot.clientWidth, 200), height: 210});
+    if (chart.uplot && plot.clientWidth) chart.uplot.setSize({width: Math.max(plot.clientWidth, 200), height: high});
   }
 
   function move(by, scale) {

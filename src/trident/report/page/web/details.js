@@ -12,6 +12,9 @@ T.details = function (run, live) {
   if (run.note) parts.push(T.el("p.soft", {}, run.note));
   parts.push(T.summary(run));
   if (run.replay && run.replay.episodes.length) section("replay", "Watch an episode", T.player(run));
+  else if (live && run.report) section("replay", "Watch an episode", live.replay(run));
+  else if (run.playable) section("replay", "Watch an episode", T.el("p.soft", {}, ...(live ? ["Episodes are played when training has ended."]
+    : ["This page holds none. To have some: ", T.el("code", {}, `trident report ${T.quoted(run.folder)} --html page.html`)])));
   const groups = {
     learning: ["curves", "While it learned"], budget: ["budget", "What training spent of its budget"],
     method: ["method-curves", "Measurements of the method"], metrics: ["metrics", "What the system did"],

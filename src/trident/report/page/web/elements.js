@@ -20,6 +20,9 @@ T.el = function (what, attributes, ...children) {
   return element;
 };
 
+/** A word as a shell takes it. */
+T.quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`);
+
 T.isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 
 /** Four digits; no exponents where people can read the number without. */

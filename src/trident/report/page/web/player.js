@@ -4,10 +4,14 @@
 T.player = function (run) {
   const replay = run.replay, RANKS = {best: "best", median: "median", worst: "worst"};
   const state = {episode: replay.episodes.length - 1, t: 0, playing: false, speed: 1, agent: 0, track: 0, beside: innerWidth > 700};
-  const views = T.el("div.views"), legends = T.el("div.legends"), aside = T.el("aside", {"aria-live": "off"}), events = T.el("canvas", {"aria-hidden": "true"});
+  const views = T.el("div.views"), legends = T.el("div.legends"), events = T.el("canvas", {"aria-hidden": "true"});
   const slider = T.el("input", {type: "range", min: 0, value: 0, step: 1, "aria-label": "step"});
   const clock = T.el("span.clock");
   const play = T.el("button.primary", {type: "button", "aria-label": "play", id: "play"}, "▶");
+  const who = T.el("h3"), told = T.el("div");
+  const agents = T.el("div.chips", {role: "group", "aria-label": "agent"}, [...Array(replay.agents).keys()].map((k) =>
+    T.el("button", {type: "button", onclick: () => { state.agent = k; draw(); }}, String(k + 1))));
+  const aside = T.el("aside", {"aria-live": "off"}, who, agents, told);
   const button = (text, name, act) => T.el("button", {type: "button", "aria-label": name, title: name, onclick: act}, text);
   const speeds = T.el("select", {"aria-label": "speed", title: "speed", onchange: () => { state.speed = Number(speeds.value); }},
     [0.25, 0.5, 1, 2, 4, 8].map((s) => T.el("option", {value: s, selected: s === 1}, `${s}×`)));
@@ -161,12 +165,10 @@ T.player = function (run) {
 
   function details() {
     const track = shown[state.track].track, t = Math.min(state.t, track.length) - 1, i = state.agent;
-    const agents = T.el("div.chips", {role: "group", "aria-label": "agent"}, [...Array(replay.agents).keys()].map((k) =>
-      T.el("button", {type: "button", "aria-pressed": String(k === i), onclick: () => { state.agent = k; draw(); }}, String(k + 1))));
-    const parts = [T.el("h3", {}, `Agent ${i + 1}, ${track.name}`), agents];
-    if (t < 0) parts.push(T.el("p.soft", {style: {marginTop: "10px"}}, "Nobody has acted yet. Press play, or click an agent on the map."));
-    else parts.push(...action(track, t, i), ...outcome(track, t, i), ...expected(track, t), ...observation(track, t, i));
-    aside.replaceChildren(...parts);
+    who.textContent = `Agent ${i + 1}, ${track.name}`;
+    [...agents.children].forEach((chip, k) => chip.setAttribute("aria-pressed", String(k === i)));
+    if (t < 0) told.replaceChildren(T.el("p.soft", {style: {marginTop: "10px"}}, "Nobody has acted yet. Press play, or click an agent on the map."));
+    else told.replaceChildren(...action(track, t, i), ...outcome(track, t, i), ...expected(track, t), ...observation(track, t, i));
   }
 
   const head = (text) => T.el("h4", {}, text);
