@@ -30,7 +30,8 @@ def asked(tmp_path):
             connection.close()
             return answer.status, text
 
-        ask.port, ask.token = port, server.RequestHandlerClass.watch.token
+        ask.port, ask.watch = port, server.RequestHandlerClass.watch
+        ask.token = ask.watch.token
         assert address == f"http://127.0.0.1:{port}/"
         yield ask
         server.shutdown()
@@ -63,6 +64,15 @@ def test_only_what_has_changed_is_read_again(tmp_path, monkeypatch):
         file.write(json.dumps(record(21, (0.004, 0.02), 3)) + "\n")
     watch.content()
     assert reads[2:] == [folders[1]]
+
+
+def test_a_page_asks_the_later_the_more_an_answer_costs(asked, tmp_path):
+    watch = Watch([tmp_path])
+    assert watch.content()["again"] == 1.5
+    watch.took = 0.2
+    assert watch.content()["again"] == pytest.approx(20.0)  # a hundred times: one per cent of a core
+    asked("GET", "/data")
+    assert asked.watch.took > 0.0
 
 
 def test_the_page_asks_its_own_server_and_nobody_else(asked):

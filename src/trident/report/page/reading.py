@@ -14,12 +14,13 @@ from trident.renamed import modern_record
 from trident.report.records import Record, is_trained, proved
 from trident.run_directory import RECORDS, RESULT, RUN, read_result, read_run
 
-LINES = 100_000
+LINES = 40_000
 """Lines of records that are parsed for one page, over all of its runs."""
 FEWEST, MOST = 400, 20_000
 """Lines of one run."""
 WHOLE = 32_000_000
-"""Bytes up to which a file is looked at line by line; of longer ones, lines at even distances are."""
+"""Bytes up to which a file is looked at line by line; of longer ones, lines at even distances are. So it is from an
+eighth of that on if it has more than twice the lines that are wanted."""
 
 
 @dataclass
@@ -101,7 +102,7 @@ def read_records(path: Path, most: int = MOST) -> tuple[list[Record], int, str |
     if not path.exists():
         return [], 1, None
     size = path.stat().st_size
-    if size > WHOLE:
+    if _is_long(path, size, most):
         return _from_a_long_file(path, size, most)
     lines = path.read_bytes().split(b"\n")
     last = len(lines) - 1
@@ -124,6 +125,13 @@ def read_records(path: Path, most: int = MOST) -> tuple[list[Record], int, str |
             return rows, every, f"{path} is damaged at line {i + 1}: what is shown ends before it"
         rows.append(row)
     return rows, every, None
+
+
+def _is_long(path: Path, size: int, most: int) -> bool:
+    if size <= WHOLE // 8:
+        return False
+    with path.open("rb") as file:
+        return size > WHOLE or size > 2 * most * len(file.readline())
 
 
 def _from_a_long_file(path: Path, size: int, most: int) -> tuple[list[Record], int, str | None]:

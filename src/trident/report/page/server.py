@@ -23,15 +23,17 @@ from trident.errors import TridentError
 from trident.report.page import curves
 from trident.report.page.content import assemble, groups, run_content
 from trident.report.page.document import as_json, document, read_page
-from trident.report.page.reading import FEWEST, LINES, MOST, Reading, display_names, find_runs, read_one
+from trident.report.page.reading import Reading, display_names, find_runs, read_one
 from trident.run_directory import RECORDS, REPORT, RESULT, RUN, ask_to_stop
 
 HOST = "127.0.0.1"
 PORT = 8420
 FRESH = 90.0
 """Seconds after its last record in which a run is taken to be training, at least."""
-REST = 50.0
-"""A page may ask again after so many times the computing that an answer took: two per cent of a core at most."""
+ROUNDS = 300
+"""Of a run that are read and drawn, at most: an answer costs as much after a million rounds as after so many."""
+REST = 100.0
+"""A page may ask again after so many times the computing that an answer took: one per cent of a core at most."""
 
 
 class Watch:
@@ -43,23 +45,20 @@ class Watch:
         self._known: dict[Path, tuple[Any, Reading, dict[str, Any]]] = {}
         self._groups: tuple[Any, list[dict[str, Any]]] = (None, [])
         self.took = 0.0
+        """Seconds of computing that the last answer cost."""
 
     def content(self) -> dict[str, Any]:
         with self._lock:
-            began = time.thread_time()
-            found = self._content()
-            self.took = time.thread_time() - began
-            return found | {"again": max(1.5, REST * self.took)}
+            return self._content() | {"again": max(1.5, REST * self.took)}
 
     def _content(self) -> dict[str, Any]:
         folders = list(dict.fromkeys(run for place in self.places for run in find_runs(place)))
         names = display_names(folders)
-        most = min(max(LINES // max(len(folders), 1), FEWEST), MOST)
-        detailed, points = len(folders) <= curves.DETAILED, curves.points_for(len(folders))
+        detailed, points = len(folders) <= curves.DETAILED, min(curves.points_for(len(folders)), ROUNDS)
         for folder, name in zip(folders, names, strict=True):
             mark = (_mark(folder), name, detailed, points)
             if folder not in self._known or self._known[folder][0] != mark:
-                reading = read_one(folder, name, most)
+                reading = read_one(folder, name, ROUNDS)
                 self._known[folder] = (mark, reading, run_content(reading, points, detailed))
         known = [self._known[folder] for folder in folders]
         marks = [mark for mark, *_ in known]
@@ -124,7 +123,9 @@ class Handler(BaseHTTPRequestHandler):
             live = {"token": self.watch.token}
             self._send(200, document(self.watch.content(), live), "text/html; charset=utf-8")
         elif self.path == "/data":
+            began = time.thread_time()
             self._send(200, as_json(self.watch.content()), "application/json")
+            self.watch.took = time.thread_time() - began
         elif self.path.startswith("/replay?"):
             found = self.watch.replay(parse_qs(urlsplit(self.path).query).get("run", [""])[0])
             if found is None:

@@ -30,9 +30,9 @@ T.number = function (value, digits = 4) {
   if (!T.isNumber(value)) return "–";
   const size = Math.abs(value);
   if (value !== 0 && size < 1e-7) return "≈ 0";
-  if (value !== 0 && (size < 1e-4 || size >= 1e7)) return value.toExponential(2).replace("-", "−");
+  if (value !== 0 && (size < 1e-4 || size >= 1e7)) return value.toExponential(2).replaceAll("-", "−");
   if (size >= 1e4) return Math.round(value).toLocaleString("en-US").replace("-", "−");
-  return String(Number(value.toPrecision(digits))).replace("-", "−");
+  return String(Number(value.toPrecision(digits))).replaceAll("-", "−");
 };
 
 /** 160000 -> "160k": numbers of steps on an axis. */
