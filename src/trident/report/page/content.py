@@ -110,11 +110,11 @@ def setup(reading: Reading, command: str | None) -> Plain:
     place = f"{run['env']} (version {run.get('env_version', '?')})"
     limits = [f"{c['name']} <= {c['limit']:g} {c['unit']}".rstrip() for c in run["constraints"]]
     facts = [
-        ["environment", f"{place}, {run['agents']} agents, {run['horizon']} steps an episode"],
+        ["environment", f"{place}, {_many(run['agents'], 'agent')}, {_many(run['horizon'], 'step')} an episode"],
         ["algorithm", run["algo"]],
         ["limits", ", ".join(limits) or "none"],
         ["seeds", settings.shown(run["settings"]["seeds"])],
-        ["budget", f"{run['rounds']} rounds of {run['steps_per_round']:,} environment steps for each seed"],
+        ["budget", f"{_many(run['rounds'], 'round')} of {run['steps_per_round']:,} environment steps for each seed"],
         ["commit", str(run["commit"] or "unknown")],
         ["versions", ", ".join(f"{k} {v}" for k, v in versions.items()) or "unknown"],
         ["machine", ", ".join(f"{k} {v}" for k, v in host.items()) or "unknown"],
@@ -126,6 +126,10 @@ def setup(reading: Reading, command: str | None) -> Plain:
         "settings": settings.setting_rows(run),
         "config": settings.config_rows(run),
     }
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
 
 
 # --- several runs ---------------------------------------------------------------------------------

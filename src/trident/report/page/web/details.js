@@ -45,7 +45,7 @@ T.heading = function (run, live) {
   const status = run.status, share = status.rounds ? Math.min(status.round / status.rounds, 1) : 0;
   const words = [`${status.state}: round ${T.steps(status.round)} of ${T.steps(status.rounds)}`,
     `${T.steps(status.env_steps)} environment steps per seed`, `${run.seeds} seed${run.seeds === 1 ? "" : "s"}`,
-    `${run.agents} agents`, T.time(status.seconds)];
+    `${run.agents} agent${run.agents === 1 ? "" : "s"}`, T.time(status.seconds)];
   if (T.isNumber(status.left)) words.push(`about ${T.time(status.left)} left`);
   return T.el("div", {id: "heading", style: {marginBottom: "16px"}}, T.el("div.row.spread", {}, T.el("h1", {}, run.title), live ? live.tools(run) : null),
     T.el("p.soft", {id: "status"}, run.title === run.name ? null : `${run.name} · `, words.join(" · ")),
