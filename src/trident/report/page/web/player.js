@@ -184,7 +184,7 @@ T.player = function (run) {
     parts.push(T.el("p", {}, T.el("b", {}, replay.modes[mode])));
     if (track.changed && track.changed[t][i]) {
       const meant = track.intended_mode[t][i];
-      const values = (all) => all[t][i].filter((v) => v !== null).map((v) => T.number(v, 3)).join(", ");
+      const values = (all) => all[t][i].flatMap((v, k) => (v === null ? [] : `${replay.params[k]} ${T.number(v, 3)}`)).join(", ");
       parts.push(T.el("p", {style: {color: "#c026d3"}}, `The shield changed it: the policy wanted ${replay.modes[meant]} (${values(track.intended_param)}).`));
     }
     if (track.chance) {
