@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 
-.PHONY: help setup train test lint types imports pytest test-learning fuzz soak test-smarts test-adapters test-tune test-page docs dist lock clean
+.PHONY: help setup train test lint types imports pytest test-learning fuzz soak test-smarts test-adapters test-tune test-ray test-page docs dist lock clean
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -83,6 +83,17 @@ $(TUNE)/.ready: requirements-tune.lock pyproject.toml
 test-tune: $(TUNE)/.ready  ## tuning with Optuna: an environment of its own, a minute
 	$(TUNE)/bin/python -m pytest tests/bench/test_tuning.py
 
+RAY := .venv-ray
+
+$(RAY)/.ready: requirements-ray.lock pyproject.toml
+	@test -x $(RAY)/bin/python || $(PYTHON) -m venv $(RAY)
+	$(RAY)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-ray.lock
+	$(RAY)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+test-ray: $(RAY)/.ready  ## campaigns on a Ray cluster of two nodes and by submitit: an environment of its own (900 MB), minutes
+	$(RAY)/bin/python -m pytest -m ray tests/launch/test_clusters.py
+
 PAGE := .venv-page
 CHROMIUM ?= $(firstword $(wildcard /usr/bin/chromium /usr/bin/chromium-browser /usr/bin/google-chrome))
 
@@ -118,6 +129,7 @@ lock:            ## renew every requirements*.lock (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --extra tune --group tune pyproject.toml -o requirements-tune.lock
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --group docs -o requirements-docs.lock
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --extra pettingzoo --extra suites --extra wandb --extra mlflow --extra trackio --group adapters pyproject.toml -o requirements-adapters.lock
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --extra ray --extra slurm --group ray pyproject.toml -o requirements-ray.lock
 
 clean:           ## remove the environment and caches (never runs/ or benchmarks/)
-	rm -rf $(VENV) $(SMARTS) $(ADAPTERS) $(TUNE) $(PAGE) $(DOCS) site dist .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(SMARTS) $(ADAPTERS) $(TUNE) $(RAY) $(PAGE) $(DOCS) site dist .ruff_cache .pytest_cache .hypothesis

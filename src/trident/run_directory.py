@@ -115,6 +115,19 @@ def alone(out: Path, make: bool = False) -> Iterator[None]:
             os.close(directory)
 
 
+def is_in_use(out: Path) -> bool:
+    """Whether a process is writing this run now."""
+    if not out.is_dir():
+        return False
+    try:
+        with alone(out):
+            return False
+    except StorageError:
+        return False
+    except TridentError:
+        return True
+
+
 def ask_to_stop(out: Path) -> None:
     (out / STOP).touch()
 

@@ -96,7 +96,8 @@ def test_losses_count_from_the_round_the_run_has_reached(tmp_path):
     assert campaign._may_try_again(one, seen)
 
 
-def test_jobs_have_cores_of_their_own(tmp_path):
+def test_jobs_have_cores_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(child.tempfile, "tempdir", str(tmp_path))  # apart from jobs that run on this machine now
     usable = child.usable_cores()
     with child.own_cores(1) as first, child.own_cores(1) as second:
         assert len(first) == len(second) == 1

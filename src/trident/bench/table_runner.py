@@ -21,11 +21,9 @@ from trident.bench.paper import Campaign
 from trident.errors import TridentError
 from trident.launch.board import Board
 from trident.launch.campaign import reason, run_all
-from trident.launch.job import Job, Launcher, Status
-from trident.report.compare import has_ended
+from trident.launch.job import Job, Launcher, Status, is_finished
 from trident.report.paper_table import row_name
-from trident.report.records import read
-from trident.run_directory import CHECKPOINTS, FIGURES, RECORDS, TENSORBOARD, is_run, read_result, read_run
+from trident.run_directory import CHECKPOINTS, FIGURES, TENSORBOARD, is_run, read_result, read_run
 from trident.training.registry import has_algorithm, make_env
 from trident.training.settings import Settings, Setup, make_setup
 from trident.training.warm_start import check_warm_start
@@ -88,8 +86,7 @@ def is_done(job: Job) -> bool:
             f"{job.folder} has a run of {settings['episodes']} episodes and {had} seeds, not of {job.episodes} and "
             f"{job.num_seeds}: ask for the same, or choose another --out"
         )
-    result = read_result(job.folder)
-    return result is not None and has_ended(run, result, read(job.folder / RECORDS))
+    return is_finished(job.folder)
 
 
 SETTINGS = ("seed", "limit", "env_arg", "start_from", "shielded")

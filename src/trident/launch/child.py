@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -84,4 +85,5 @@ def own_cores(count: int | None) -> Iterator[tuple[int, ...]]:
                 stack.callback(file.close)
             else:
                 file.close()
-        yield tuple(sorted([*free, *taken[: count - len(free)]]))
+        shared = random.sample(taken, min(count - len(free), len(taken)))
+        yield tuple(sorted([*free, *shared]))

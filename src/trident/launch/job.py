@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
-from trident.run_directory import is_run
-from trident.training.command import words_of
+from trident.report.compare import has_ended
+from trident.report.records import read
+from trident.run_directory import RECORDS, is_run, read_result, read_run
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,11 +61,25 @@ class Job:
 
 def words(job: Job) -> list[str]:
     """What `trident` is told: start the run, or go on with it."""
-    if is_run(job.folder):
-        trust = ["--trust"] * (":" in job.env)  # whoever planned the job has named it
-        return ["resume", str(job.folder), *trust]
-    settings = {"video": False} | job.all_settings
-    return [*words_of(job.env, job.algo, settings, job.config), "--out", str(job.folder)]
+    return resume_words(job) if is_run(job.folder) else train_words(job)
+
+
+def train_words(job: Job) -> list[str]:
+    from trident.training.command import words_of  # imports jax, which whoever only passes jobs on has no use for
+
+    return [*words_of(job.env, job.algo, {"video": False} | job.all_settings, job.config), "--out", str(job.folder)]
+
+
+def resume_words(job: Job) -> list[str]:
+    trust = ["--trust"] * (":" in job.env)  # whoever planned the job has named it
+    return ["resume", str(job.folder), *trust]
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether a run has come to its end."""
+    if not is_run(folder) or (result := read_result(folder)) is None:
+        return False
+    return has_ended(read_run(folder), result, read(folder / RECORDS))
 
 
 class Status(NamedTuple):
