@@ -148,7 +148,16 @@ def test_help_all_of_train_shows_the_options_of_the_algorithm(capsys):
 
 @pytest.mark.parametrize(
     "words",
-    [*COMMANDS, "bench speed", "bench table1", "bench table3", "bench table5", "bench table6", "bench fingerprint"],
+    [
+        *COMMANDS,
+        "bench speed",
+        "bench table1",
+        "bench table3",
+        "bench table5",
+        "bench table6",
+        "bench fingerprint",
+        "bench paper",
+    ],
 )
 def test_help_fits_on_a_screen(words, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")

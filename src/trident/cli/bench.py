@@ -140,10 +140,11 @@ class FingerprintOptions:
 
 
 STUDIES = {
-    "table3": ("scalability: 4 to 32 UAVs, and four's policy in larger fleets", "scalability"),
-    "table5": ("sensitivity: TRIDENT's settings from low to high", "sensitivity"),
+    "paper": ("the paper's six tables at full budget; says what they cost", "paper", "paper"),
+    "table3": ("scalability: 4 to 32 UAVs, and four's policy in larger fleets", "studies", "scalability"),
+    "table5": ("sensitivity: TRIDENT's settings from low to high", "studies", "sensitivity"),
 }
-"""name -> (one line of help, the function of cli.studies)"""
+"""name -> (one line of help, module of cli and its function)"""
 
 
 def bench(argv: list[str]) -> int:
@@ -151,10 +152,11 @@ def bench(argv: list[str]) -> int:
         print("usage: trident bench WHAT [OPTIONS]\n\nspeed          steps per second, compile times, operations")
         print("fingerprint    do training rounds still run the same programs?")
         print("\n".join(f"{name:14s} every method of it on {c.about}" for name, c in CAMPAIGNS.items()))
-        print("\n".join(f"{name:14s} {about}" for name, (about, _) in STUDIES.items()))
+        print("\n".join(f"{name:14s} {about}" for name, (about, *_) in STUDIES.items()))
         return 0
     if argv[0] in STUDIES:
-        return lazily("trident.cli.studies", STUDIES[argv[0]][1])(argv[1:])
+        _, module, function = STUDIES[argv[0]]
+        return lazily(f"trident.cli.{module}", function)(argv[1:])
     if argv[0] in CAMPAIGNS:
         return _table(argv[0], argv[1:])
     if argv[0] == "fingerprint":
