@@ -13,12 +13,13 @@ import tyro
 from trident.bench.sweep import plan_sweep, summary
 from trident.bench.table_runner import run_table
 from trident.cli.options import parse
-from trident.cli.page import REPORT, write_report
+from trident.cli.page import write_report
 from trident.errors import TridentError
 from trident.launch.board import Board
 from trident.launch.job import Job
 from trident.launch.options import LaunchOptions, make_launcher
 from trident.report.compare import compare_table
+from trident.run_directory import REPORT
 
 TEXT = """\
 Train every combination of settings, environments and seeds in a TOML file.
