@@ -35,11 +35,9 @@ def command(out: Path, rounds: int) -> list[str]:
     return ["train", "tiny", "--algo", "tiny", "--episodes", str(2 * rounds), "--seeds", "2", "--out", str(out), *QUIET]
 
 
-def start(out: Path, rounds: int, clock: float = 0.0) -> subprocess.Popen[str]:
-    words = [sys.executable, str(CHILD), *command(out, rounds)]
-    return subprocess.Popen(
-        words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=os.environ | {"CLOCK": str(clock)}
-    )
+def start(out: Path, rounds: int, clock: float = 0.0, pace: float = 0.0) -> subprocess.Popen[str]:
+    words, odd = [sys.executable, str(CHILD), *command(out, rounds)], {"CLOCK": str(clock), "PACE": str(pace)}
+    return subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=os.environ | odd)
 
 
 def outcome(out: Path) -> tuple[list[bytes], list[str]]:
@@ -58,9 +56,9 @@ def is_done(out: Path, rounds: int) -> bool:
 
 @contextmanager
 def small_disk(place: Path, size: str) -> Iterator[Path | None]:
-    """A file system of its own, if this process may mount one."""
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)], capture_output=True)
-    if mounted.returncode:
+    """A file system of its own, if this process may mount one; one that an earlier process left there is used."""
+    words = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)]
+    if not os.path.ismount(place) and subprocess.run(words, capture_output=True).returncode:
         yield None
         return
     try:
@@ -148,58 +146,3 @@ def disks(tally: Tally, count: int, dice: random.Random, rounds: int = 60) -> No
                         tally.fail("lost", f"{code} {said}")
                     shutil.rmtree(out)
                     tally.sound += 1
-
-
-def soak(out: Path, minutes: float, dice: random.Random) -> int:
-    """A long run that is killed, stopped, starved of disk and shifted in time, and resumed each time; afterwards it is
-    compared with the same number of rounds undisturbed. Called again it goes on where it was."""
-    out.mkdir(parents=True, exist_ok=True)
-    end, note, rounds = time.monotonic() + 60 * minutes, out / "soak.json", 100_000
-    count = json.loads(note.read_text()) if note.exists() else {}
-    (out / "disk").mkdir(exist_ok=True)
-    with small_disk(out / "disk", "16m") as disk:
-        run = (disk or out) / "run"
-        if disk is not None and (out / "run").exists():
-            shutil.copytree(out / "run", run)
-        while time.monotonic() < end:
-            ballast = fill(disk, dice.choice([0, 65536, 262144])) if disk and dice.random() < 0.2 else None
-            child = start(run, rounds, clock=dice.choice([0.0, 0.0, -86400.0, 3600.0, 1e8]))
-            what = disturb(child, dice, 40.0) + (" on a full disk" if ballast else "")
-            said = child.stderr.read() if child.stderr else ""
-            if ballast:
-                ballast.unlink(missing_ok=True)
-            what += ", Traceback" * ("Traceback" in said)
-            count[what] = count.get(what, 0) + 1
-            note.write_text(json.dumps(count, indent=1) + "\n")
-        if disk is not None:  # a file system in memory does not outlive the soak
-            shutil.rmtree(out / "run", ignore_errors=True)
-            shutil.copytree(run, out / "run")
-    return _compare(out, count)
-
-
-def _compare(out: Path, count: dict[str, int]) -> int:
-    """The soaked run up to its newest checkpoint against one that nothing happened to."""
-    from support import tiny  # noqa: F401  registers both
-
-    from trident.report.progress import Silent
-    from trident.training.settings import Settings, make_setup
-
-    setup = setup_of(out / "run")
-    state, rounds, _ = session.load_state(setup, out / "run")
-    rows = [row for row in recording.read(out / "run" / "records.jsonl") if row["round"] <= rounds]
-
-    class UpTo(Silent):
-        def update(self, record: dict) -> None:
-            if record["round"] == rounds:
-                signal.raise_signal(signal.SIGTERM)
-
-    whole = out / "whole"
-    shutil.rmtree(whole, ignore_errors=True)
-    settings = Settings(episodes=setup.settings.episodes, seeds=2, checkpoint_every=1e6)
-    session.train(make_setup("tiny", "tiny", settings), whole, UpTo())
-    truth, names = outcome(whole), [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
-    same = (bits(state), [json.dumps(row) for row in names]) == truth
-    print(
-        f"{sum(count.values())} disturbances {count}; {rounds} rounds: {'as if undisturbed' if same else 'DIFFERENT'}"
-    )
-    return 0 if same and not any("Traceback" in what or "hung" in what for what in count) else 1

@@ -19,7 +19,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0"
 sys.path[0] = str(Path(__file__).parents[1])
 
-from fuzz import environments, files, resumed, values  # noqa: E402
+from fuzz import environments, files, resumed, soak, values  # noqa: E402
 from fuzz.tally import Tally  # noqa: E402
 from trident.report.tables import insert, markdown  # noqa: E402
 
@@ -48,7 +48,9 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("runs/soak"), help="folder of the soak: it goes on there")
     options = parser.parse_args()
     if options.soak is not None:
-        return resumed.soak(options.out, options.soak, random.Random(options.seed))
+        told = soak.soak(options.out, options.soak, random.Random(time.time_ns()))
+        print(json.dumps(told, indent=1))
+        return 0 if told["bit for bit"] and not told["faults"] else 1
     record = json.loads(options.record.read_text()) if options.record and options.record.exists() else {}
     for name in options.only:
         what, count, attack = ATTACKS[name]
