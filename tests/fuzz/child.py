@@ -7,30 +7,49 @@ CLOCK: seconds by which its clock jumps soon after the start; PACE: seconds that
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
 from pathlib import Path
 
 sys.path[0] = str(Path(__file__).parents[1])
+
+from support import tiny  # noqa: E402, F401  registers both
+
+from trident.cli import main, runs, train  # noqa: E402, F401  the latter are what the words will ask for
+from trident.training import session  # noqa: E402
+
 JUMP = 3.0
 """Seconds after the start when the clock is set."""
 
 
-def prepare(clock: float, pace: float) -> None:
-    """Import everything that a run takes, and register what is tiny."""
-    from support import tiny  # noqa: F401  registers both
-
-    from trident.training import session
-
+def change_clock(jump: float, pace: float) -> None:
     real_time, real_record, began = time.time, session.make_record, time.monotonic()
-    time.time = lambda: real_time() + clock * (time.monotonic() - began > JUMP)
+    time.time = lambda: real_time() + jump * (time.monotonic() - began > JUMP)
     if pace:
         session.make_record = lambda *of: time.sleep(pace) or real_record(*of)
 
 
-if __name__ == "__main__":
-    prepare(float(os.environ.get("CLOCK", "0")), float(os.environ.get("PACE", "0")))
-    from trident.cli import main
+def nursery() -> None:
+    """For each line of input, [words, environment, file for its errors], a process that has imported all this already;
+    tells its number and, when it has ended, how. Returns in the new ones."""
+    for line in sys.stdin:
+        words, environment, said = json.loads(line)
+        child = os.fork()
+        if not child:
+            for descriptor, path in enumerate((os.devnull, os.devnull, said)):
+                os.dup2(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC), descriptor)
+            os.environ |= environment
+            sys.argv[1:] = words
+            return
+        print(child, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    sys.exit()
 
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--nursery"]:
+        nursery()
+    change_clock(float(os.environ.get("CLOCK", "0")), float(os.environ.get("PACE", "0")))
     sys.exit(main())

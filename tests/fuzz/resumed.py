@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import select
 import shutil
 import signal
 import subprocess
@@ -13,7 +14,9 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fuzz.files import bits
 from fuzz.tally import Tally
@@ -22,7 +25,7 @@ from trident.report import records as recording
 from trident.training import session
 from trident.training.settings import setup_of
 
-PATIENCE = 600
+PATIENCE = 300
 """Seconds for a process and what happens to it, on a machine that is busy."""
 CHILD = Path(__file__).with_name("child.py")
 QUIET = ["--no-video", "--no-references", "--eval-episodes", "0", "--checkpoint-every", "0"]
@@ -38,6 +41,53 @@ def command(out: Path, rounds: int) -> list[str]:
 def start(out: Path, rounds: int, clock: float = 0.0, pace: float = 0.0) -> subprocess.Popen[str]:
     words, odd = [sys.executable, str(CHILD), *command(out, rounds)], {"CLOCK": str(clock), "PACE": str(pace)}
     return subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=os.environ | odd)
+
+
+class Nursery:
+    """Processes of the command line that have imported everything already: three seconds of each are saved. What is
+    done to them, and how they end, is as with any other."""
+
+    def __init__(self) -> None:
+        words = [sys.executable, str(CHILD), "--nursery"]
+        self._mother = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+
+    def start(self, words: list[str], said: Path, **environment: Any) -> Child:
+        assert self._mother.stdin is not None
+        assert self._mother.stdout is not None
+        odd = {name: str(value) for name, value in environment.items()}
+        self._mother.stdin.write(json.dumps([words, odd, str(said)]).encode() + b"\n")
+        return Child(int(self._mother.stdout.readline()), self._mother.stdout, said)
+
+    def __enter__(self) -> Nursery:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        assert self._mother.stdin
+        self._mother.stdin.close()
+        self._mother.wait()
+
+
+@dataclass
+class Child:
+    pid: int
+    ended: Any
+    """Where its mother tells how it did."""
+    said_to: Path
+    returncode: int | None = None
+
+    def wait(self, seconds: float) -> int | None:
+        """How it ended; None if it has not yet."""
+        if self.returncode is None and select.select([self.ended], [], [], max(seconds, 0.0))[0]:
+            self.returncode = int(self.ended.readline())
+        return self.returncode
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+    @property
+    def said(self) -> str:
+        return self.said_to.read_text(errors="replace")
 
 
 def outcome(out: Path) -> tuple[list[bytes], list[str]]:
@@ -76,73 +126,121 @@ def fill(place: Path, leave: int) -> Path:
     return ballast
 
 
-def disturb(child: subprocess.Popen[str], dice: random.Random, longest: float) -> str:
+def disturb(child: Child, dice: random.Random, longest: float) -> str:
     """Something happens to a process at a random moment; what."""
-    with suppress(subprocess.TimeoutExpired):
-        child.wait(dice.uniform(0.0, longest))
+    if child.wait(dice.uniform(0.0, longest)) is not None:
         return "ended"
     what = dice.choice(["SIGKILL", "SIGKILL", "SIGTERM", "SIGINT", "SIGSTOP"])
-    child.send_signal(getattr(signal, what))
+    child.kill(getattr(signal, what))
     if what == "SIGSTOP":
         time.sleep(dice.uniform(0.0, 1.0))
-        child.send_signal(signal.SIGCONT)
-    try:
-        child.wait(PATIENCE / 3)
-    except subprocess.TimeoutExpired:
+        child.kill(signal.SIGCONT)
+        child.wait(dice.uniform(0.0, 1.0))
         child.kill()
-        child.wait()
-        return "hung" if what != "SIGSTOP" else what
+    if child.wait(PATIENCE) is None:
+        child.kill()
+        child.wait(PATIENCE)
+        return "hung"
     return what
 
 
-def kills(tally: Tally, count: int, dice: random.Random, rounds: int = 400) -> None:
+CODES = {"ended": (0,), "SIGKILL": (0, -9), "SIGTERM": (0, -15, 143), "SIGINT": (0, -2, 130), "SIGSTOP": (0, -9)}
+"""How a process may end of what was done to it: it may have been done before."""
+
+
+def judge(tally: Tally, what: str, child: Child) -> None:
+    """Count what should not have been said, or an end that is not one of the agreed ones."""
+    if what == "hung":
+        tally.fail("hangs", child.said)
+    elif "Traceback" in child.said or "Exception ignored" in child.said or child.returncode not in CODES[what]:
+        tally.fail("tracebacks", f"{what}, code {child.returncode}: {child.said[-300:]}")
+
+
+def kills(tally: Tally, count: int, dice: random.Random, rounds: int = 100) -> None:
     """Runs killed and resumed until that many kills are done; each must end as the undisturbed one."""
-    with tempfile.TemporaryDirectory() as place:
-        whole, out, longest = Path(place) / "whole", Path(place) / "0", 1.0
-        began = time.monotonic()
-        child = start(whole, rounds)
-        said = child.communicate()[1]
-        longest = time.monotonic() - began
-        if child.returncode:
-            raise RuntimeError(said)
+    with tempfile.TemporaryDirectory() as place, Nursery() as nursery:
+        whole, out, said = Path(place) / "whole", Path(place) / "0", Path(place) / "said"
+        for _ in range(2):  # the second time with programs that are compiled already: that is how long it takes
+            shutil.rmtree(whole, ignore_errors=True)
+            began = time.monotonic()
+            child = nursery.start(command(whole, rounds), said)
+            if child.wait(PATIENCE):
+                raise RuntimeError(child.said)
+            longest = time.monotonic() - began
         truth = outcome(whole)
-        while tally.tries < count:
-            with tally.attempt(str(tally.tries), PATIENCE):
-                child = start(out, rounds, clock=dice.choice([0.0, -86400.0, 3600.0]))
-                what = disturb(child, dice, longest)
-                said = child.stderr.read() if child.stderr else ""
-                if what == "hung":
-                    tally.fail("hangs", said)
-                elif "Traceback" in said:
-                    tally.fail("tracebacks", said)
+        while tally.tries < count or out.exists():  # the last one, too, is brought to its end
+            failed = tally.failures
+            with tally.attempt(str(tally.tries), 3 * PATIENCE):
+                child = nursery.start(command(out, rounds), said, CLOCK=dice.choice([0.0, -86400.0, 3600.0]))
+                what = disturb(child, dice, longest if tally.tries < count else PATIENCE)
+                judge(tally, what, child)
                 if is_done(out, rounds):
                     if outcome(out) != truth:
                         tally.fail("lost", what)
                     shutil.rmtree(out)
-                tally.sound += 1
+                tally.sound += failed == tally.failures
 
 
-def disks(tally: Tally, count: int, dice: random.Random, rounds: int = 60) -> None:
-    """The disk fills while a run goes on; with room again it is resumed and must end as if it never had."""
-    with tempfile.TemporaryDirectory() as place:
-        root, whole = Path(place) / "disk", Path(place) / "whole"
+def disks(tally: Tally, count: int, dice: random.Random, rounds: int = 30) -> None:
+    """The disk fills, becomes read-only, or the folder is moved away, while a run goes on; when all is well again it is
+    resumed and must end as if nothing had been."""
+    with tempfile.TemporaryDirectory() as place, Nursery() as nursery:
+        root, whole, said = Path(place) / "disk", Path(place) / "whole", Path(place) / "said"
         root.mkdir()
-        child = start(whole, rounds)
-        child.communicate()
+        if nursery.start(command(whole, rounds), said).wait(PATIENCE):
+            raise RuntimeError(said.read_text())
         truth = outcome(whole)
         with small_disk(root, "4m") as disk:
             if disk is None:
+                print("no file system can be mounted here: nothing was tried")
                 return
             while tally.tries < count:
-                out = disk / "run"
-                with tally.attempt(str(tally.tries), PATIENCE):
-                    ballast = fill(disk, dice.choice([0, 4096, 16384, 65536, 262144]))
-                    _, said = start(out, rounds).communicate(timeout=PATIENCE)
-                    if "Traceback" in said or "Exception ignored" in said:
-                        tally.fail("tracebacks", said)
-                    ballast.unlink(missing_ok=True)
-                    code, said = (child := start(out, rounds)).communicate(timeout=PATIENCE)[1], said
-                    if child.returncode or outcome(out) != truth:
-                        tally.fail("lost", f"{code} {said}")
+                out, moment, trouble = disk / "run", dice.choice([0, 0, 1, 3, 10, 20]), dice.choice(TROUBLES)
+                what, failed = f"{trouble} at round {moment}", tally.failures
+                with tally.attempt(what, 4 * PATIENCE):
+                    child = nursery.start(command(out, rounds), said)
+                    wait_for_round(child, out, moment)
+                    with in_trouble(out, trouble):
+                        code = child.wait(PATIENCE)
+                        child.kill()
+                    if code is None:
+                        tally.fail("hangs", f"{what}: {child.said}")
+                    elif "Traceback" in child.said or "Exception ignored" in child.said or code not in (0, 74):
+                        tally.fail("tracebacks", f"{what}, code {code}: {child.said}")
+                    again = nursery.start(command(out, rounds), said)
+                    if again.wait(PATIENCE) != 0 or outcome(out) != truth:
+                        tally.fail("lost", f"{what}, code {code}: {again.said}")
                     shutil.rmtree(out)
-                    tally.sound += 1
+                    tally.sound += failed == tally.failures
+
+
+TROUBLES = ("0 bytes left", "4096 bytes left", "16384 bytes left", "65536 bytes left", "262144 bytes left",
+            "folder moved", "read-only")  # fmt: skip
+
+
+@contextmanager
+def in_trouble(out: Path, trouble: str) -> Iterator[None]:
+    disk = out.parent
+    if trouble == "folder moved":
+        with suppress(FileNotFoundError):  # the run has not made it yet
+            out.rename(disk / "moved")
+        yield
+        if (disk / "moved").exists():
+            shutil.rmtree(out, ignore_errors=True)
+            (disk / "moved").rename(out)
+    elif trouble == "read-only":  # it is refused while a file is open for writing: then it is tried until it is not
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], capture_output=True)
+        yield
+        subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
+    else:
+        ballast = fill(disk, int(trouble.split()[0]))
+        yield
+        ballast.unlink(missing_ok=True)
+
+
+def wait_for_round(child: Child, out: Path, number: int) -> None:
+    """Until its records have that many lines, or it has ended."""
+    records = out / "records.jsonl"
+    while number and child.wait(0.01) is None:
+        if records.exists() and records.read_bytes().count(b"\n") >= number:
+            return

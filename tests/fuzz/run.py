@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import random
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -47,6 +48,7 @@ def main() -> int:
     parser.add_argument("--soak", type=float, help="minutes of one run under attack, instead")
     parser.add_argument("--out", type=Path, default=Path("runs/soak"), help="folder of the soak: it goes on there")
     options = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it; ours must not
     if options.soak is not None:
         told = soak.soak(options.out, options.soak, random.Random(time.time_ns()))
         print(json.dumps(told, indent=1))

@@ -1,4 +1,4 @@
-"""One run for hours: killed, stopped, starved of disk and shifted in time, and resumed each time as an operator would."""
+"""One run for hours: killed, stopped, starved of disk and shifted in time, resumed each time as an operator would."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def disturb(run: Path, disk: Path | None, dice: random.Random, after: float) -> 
         child.wait(PATIENCE)
     except subprocess.TimeoutExpired:
         child.kill()
-        return what, f"{what}: hung"
+        return what, f"{what}: hung; {_said(child)}"
     finally:
         if ballast:
             ballast.unlink(missing_ok=True)
