@@ -102,6 +102,8 @@ def test_no_module_is_imported_because_a_file_names_it(tmp_path, monkeypatch, ca
     ("text", "line"),
     [
         ("env = tiny", "run.toml is not TOML: Invalid value (at line 1, column 7)"),
+        ("seeds = " + "[" * 3000, "run.toml is not TOML: it is nested too deeply"),
+        ("seeds = " + "9" * 5000, "run.toml is not TOML: Exceeds the limit"),
         ("epsodes = 3", "unknown option 'epsodes' of run.toml: did you mean 'episodes'?"),
         ("[limit]\nus = 3", "unknown constraint 'us' of tiny: did you mean 'use'?"),
         ("[config]\nlrr = 3", "unknown config field 'lrr' of tiny: did you mean 'lr'?"),

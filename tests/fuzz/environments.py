@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from support import tiny
@@ -85,16 +86,36 @@ class Odd(tiny.TinyEnv):
 
 
 def environments(tally: Tally, count: int, dice: random.Random) -> None:
-    for _ in range(count):
-        if dice.random() < 0.5:
+    """Declarations and what `reset` and `step` return, each broken in one place: refused by name, or nothing is wrong
+    with it. Most of them are found by tracing; values that only an episode shows take a program each."""
+    while tally.tries < count:
+        kind = dice.choices(["declared", "shape", "value"], [4, 5, 1])[0]
+        broken: dict[str, Any] = {}
+        if kind == "declared":
             name = dice.choice([name for name, values in OTHER.items() if values])
-            what, broken = (name, dice.choice(OTHER[name])), {}
+            what = (name, dice.choice(OTHER[name]))
             broken["spec"] = replace(SPEC, **{name: what[1]})
         else:
             name = dice.choice([*FIELDS])
-            what = (name, dice.choice(FIELDS[name]), dice.choice([0, 1, 5]))
-            broken = {"where": name, "value": what[1], "at": what[2]}
+            value = dice.choice(FIELDS[name]) if kind == "value" else other_shape(dice, SHAPES[name])
+            what = (name, value, dice.choice([0, 1, 5]) if kind == "value" else 0)
+            broken = {"where": name, "value": value, "at": what[2]}
         with tally.attempt(what):
             setup = make_setup(Odd(**broken), "tiny", Settings(episodes=4, seeds=1))
             preflight.check(setup, Silent())
             tally.fail("silent", what)
+        if tally.tries % 50 == 0:
+            jax.clear_caches()
+
+
+SHAPES = {"obs": (2, 3), "state": (3,), "reward": (), "cost": (2,), "margin": (2,), "mode_mask": (2, 2), "alive": (2,),
+          "terminated": (), "truncated": (), "metrics": ()}  # fmt: skip
+
+
+def other_shape(dice: random.Random, right: tuple[int, ...]) -> Any:
+    """An array of another shape, or of a dtype that no field has."""
+    shape = dice.choice(
+        [s for s in ((), (0,), (1,), (2,), (3,), (1, 2), (2, 2), (2, 3), (3, 2), (2, 3, 1)) if s != right]
+    )
+    dtype = dice.choice([np.float32, np.float64, np.float16, np.int32, np.uint8, bool, np.complex64])
+    return jnp.zeros(right, jnp.int8) if dice.random() < 0.1 else jnp.ones(shape, dtype)

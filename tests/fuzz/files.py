@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +20,17 @@ import numpy as np
 from support import tiny
 
 from fuzz.tally import Tally
+from trident.cli import main
 from trident.report import records as recording
 from trident.run_directory import read_result, read_run, write_json
 from trident.sealed import seal
-from trident.training import checkpoint, session
+from trident.training import checkpoint, plugins, session
 from trident.training.doctor import examine
 from trident.training.settings import Settings, make_setup, setup_of
 
-del tiny  # registers the environment and the learner of that name
-
 NAMES = ("run.json", "result.json", "records.jsonl", "checkpoints/00000004.json", "checkpoints/00000004.npz",
          "checkpoints/00000003.json", "checkpoints/00000003.npz")  # fmt: skip
+MEASURED = ("reward", "cost/use", "cost/noise", "metric/moved", "metric/weight")
 ODD: tuple[Any, ...] = (None, 0, -1, 1e300, "", "x", "\x1b[2J", [], {}, [None], 10**30, True, "../../x", ["tiny"] * 3)
 
 
@@ -42,7 +45,7 @@ def a_run(place: Path) -> Path:
     finally:
         checkpoint.save = real
     result = {"episodes": 1, "deterministic": True, "shielded": False, "seeds": [0, 1], "diverged": {}}
-    write_json(out / "result.json", result | {"policies": {"tiny": [{"reward": 1.0}] * 2}})
+    write_json(out / "result.json", result | {"policies": {"tiny": [dict.fromkeys(MEASURED, 1.0)] * 2}})
     return out
 
 
@@ -71,8 +74,8 @@ def mutations(dice: random.Random) -> dict[str, Callable[[bytes], bytes]]:
         i = dice.choice(places or [0])
         return data[:i] + str(dice.randrange(10)).encode() + data[i + 1 :]
 
-    def odd(data: bytes) -> bytes:
-        """One entry of a JSON file, or of a line of it, is another thing: without a new digest."""
+    def odd(data: bytes, whole: Callable[[Any], Any] = lambda content: content) -> bytes:
+        """One entry of a JSON file, or of a line of it, is another thing."""
         lines = data.split(b"\n") if b"\n{" in data else [data]
         i = dice.randrange(len(lines))
         try:
@@ -84,7 +87,7 @@ def mutations(dice: random.Random) -> dict[str, Callable[[bytes], bytes]]:
                 where = where[key]
             owner, key = path[-1]
             owner[key] = dice.choice(ODD)
-            lines[i] = json.dumps(seal(content) if dice.random() < 0.3 else content).encode()
+            lines[i] = json.dumps(whole(content)).encode()
         except (ValueError, IndexError):
             return flip(data)
         return b"\n".join(lines)
@@ -96,7 +99,7 @@ def mutations(dice: random.Random) -> dict[str, Callable[[bytes], bytes]]:
         return b"\n".join(lines)
 
     return {
-        "flip": flip, "digit": digit, "odd": odd, "swap": swap,
+        "flip": flip, "digit": digit, "odd": odd, "sealed": lambda data: odd(data, seal), "swap": swap,
         "cut": lambda data: data[: at(data)],
         "double": lambda data: data + data,
         "hole": lambda data: data[: (i := at(data))] + b"\0" * min(64, len(data) - i) + data[i + 64 :],
@@ -106,46 +109,81 @@ def mutations(dice: random.Random) -> dict[str, Callable[[bytes], bytes]]:
 
 
 def damaged(tally: Tally, count: int, dice: random.Random) -> None:
-    """One file of a run changed. Reading it all must give what was written, an older state that was, or one line."""
-    with tempfile.TemporaryDirectory() as place:
-        out, ways = a_run(Path(place)), mutations(dice)
+    """Each time one file is damaged in one way: whoever reads the run says so in one line, or finds what was written,
+    if need be up to an older checkpoint; a run that goes on from there ends as it had ended."""
+    with tempfile.TemporaryDirectory() as place, quick():
+        out = a_run(Path(place))
+        kept = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
         truth = read_all(out)
         older = Path(shutil.copytree(out, Path(place) / "older"))
         for suffix in ("json", "npz"):
             (older / f"checkpoints/00000004.{suffix}").unlink()
         states = {4: truth["state"], 3: read_all(older)["state"]}
-        for _ in range(count):
-            name, way = dice.choice(NAMES), dice.choice([*ways])
+        while tally.tries < count:
+            name, ways = dice.choice(NAMES), mutations(dice)
+            way, reader = (
+                dice.choice([way for way in ways if way != "sealed"]),
+                dice.choice(["read"] * 3 + ["resume", "commands"]),
+            )
             path = out / name
-            data = path.read_bytes()
-            other = ways[way](data)
-            path.write_bytes(other)
-            with tally.attempt((name, way)):
-                examine(out)
-                found = read_all(out)
-                cut = found["records"] == truth["records"][: len(found["records"])]  # as a crash may leave them
-                run = {k: v for k, v in found["run"].items() if k in truth["run"]} == truth["run"]
-                same = run and found["result"] == truth["result"] and cut
-                if (same and states.get(found["state"][0]) == found["state"]) or (
-                    way == "odd" and b'"digest"' in other
-                ):
-                    tally.sound += 1
+            sealed = way == "odd" and dice.random() < 0.3  # by someone who computes the digest anew
+            path.write_bytes(ways["sealed" if sealed else way](kept[path]))
+            what = (name, "sealed" if sealed else way, reader)
+            with tally.attempt(what):
+                if reader == "commands":
+                    _command(tally, what, ["doctor", str(out)])
+                    _command(tally, what, ["compare", str(out), str(out)])
+                elif reader == "resume":
+                    session.resume(out)
+                    examine(out)
+                    if not sealed and read_all(out)["state"] != truth["state"]:
+                        tally.fail("silent", what)
                 else:
-                    tally.fail("silent", (name, way))
-            if not path.exists() or path.read_bytes() != data:
-                path.write_bytes(data)
+                    examine(out)
+                    found = read_all(out)
+                    cut = found["records"] == truth["records"][: len(found["records"])]  # as a crash may leave them
+                    run = {k: v for k, v in found["run"].items() if k in truth["run"]} == truth["run"]
+                    same = run and found["result"] == truth["result"] and cut
+                    if not sealed and not (same and states.get(found["state"][0]) == found["state"]):
+                        tally.fail("silent", what)
+            for other in [*out.rglob("*")]:
+                if other.is_file() and other not in kept:
+                    other.unlink()
+            for other, data in kept.items():
+                if not other.is_file() or other.read_bytes() != data:
+                    other.write_bytes(data)
+
+
+def _command(tally: Tally, what: Any, argv: list[str]) -> None:
+    """One that the user types: 0, 1 and 2 are how it may end, with one line for the last."""
+    said = io.StringIO()
+    with redirect_stderr(said), redirect_stdout(said):
+        code = main(argv)
+    if code not in (0, 1, 2) or "Traceback" in said.getvalue() or "\x1b" in said.getvalue():
+        tally.fail("tracebacks", f"{what}: {argv[0]} code {code}: {said.getvalue()}")
+
+
+@contextmanager
+def quick() -> Iterator[None]:
+    """Runs of one kind share a compiled program, and what is installed does not change meanwhile."""
+    real, entries = session.build, plugins.entry_points
+    session.build, plugins.entry_points = tiny.share_builds(), cache(entries)
+    try:
+        yield
+    finally:
+        session.build, plugins.entry_points = real, entries
 
 
 def strangers(tally: Tally, count: int, dice: random.Random) -> None:
     """Links, pipes and devices in the place of files: nothing outside the folder is changed, nothing is waited for."""
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as place, quick():
         whole, outside = a_run(Path(place)), Path(place) / "outside"
         outside.mkdir()
         for name in ("00000009.npz", "00000001.npz.partial", "run.json", "records.jsonl", "result.json"):
             (outside / name).write_text("mine")
         before = {path.name: path.read_bytes() for path in outside.iterdir()}
-        for i in range(count):
-            out = Path(shutil.copytree(whole, Path(place) / f"run-{i}"))
+        while tally.tries < count:
+            out = Path(shutil.copytree(whole, Path(place) / f"run-{tally.tries}"))
             name = dice.choice([*NAMES, "checkpoints", "figures", "tensorboard", "damaged", "run.json.partial"])
             path = out / name
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
@@ -157,7 +195,6 @@ def strangers(tally: Tally, count: int, dice: random.Random) -> None:
             with tally.attempt((name, kind)):
                 read_all(out)
                 session.resume(out)
-                tally.sound += 1
             if {p.name: p.read_bytes() if p.is_file() else p for p in outside.iterdir()} != before:
                 tally.fail("lost", (name, kind))
             shutil.rmtree(out)

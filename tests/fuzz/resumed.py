@@ -168,17 +168,21 @@ def kills(tally: Tally, count: int, dice: random.Random, rounds: int = 100) -> N
                 raise RuntimeError(child.said)
             longest = time.monotonic() - began
         truth = outcome(whole)
+
+        def pictures() -> str:
+            return dice.choice(["yes", "no", "no", "no", "no"])
+
         while tally.tries < count or out.exists():  # the last one, too, is brought to its end
-            failed = tally.failures
             with tally.attempt(str(tally.tries), 3 * PATIENCE):
-                child = nursery.start(command(out, rounds), said, CLOCK=dice.choice([0.0, -86400.0, 3600.0]))
+                child = nursery.start(
+                    command(out, rounds), said, CLOCK=dice.choice([0.0, -86400.0, 3600.0]), PICTURES=pictures()
+                )
                 what = disturb(child, dice, longest if tally.tries < count else PATIENCE)
                 judge(tally, what, child)
                 if is_done(out, rounds):
                     if outcome(out) != truth:
                         tally.fail("lost", what)
                     shutil.rmtree(out)
-                tally.sound += failed == tally.failures
 
 
 def disks(tally: Tally, count: int, dice: random.Random, rounds: int = 30) -> None:
@@ -196,9 +200,9 @@ def disks(tally: Tally, count: int, dice: random.Random, rounds: int = 30) -> No
                 return
             while tally.tries < count:
                 out, moment, trouble = disk / "run", dice.choice([0, 0, 1, 3, 10, 20]), dice.choice(TROUBLES)
-                what, failed = f"{trouble} at round {moment}", tally.failures
+                what = f"{trouble} at round {moment}"
                 with tally.attempt(what, 4 * PATIENCE):
-                    child = nursery.start(command(out, rounds), said)
+                    child = nursery.start(command(out, rounds), said, PICTURES="no")
                     wait_for_round(child, out, moment)
                     with in_trouble(out, trouble):
                         code = child.wait(PATIENCE)
@@ -207,11 +211,10 @@ def disks(tally: Tally, count: int, dice: random.Random, rounds: int = 30) -> No
                         tally.fail("hangs", f"{what}: {child.said}")
                     elif "Traceback" in child.said or "Exception ignored" in child.said or code not in (0, 74):
                         tally.fail("tracebacks", f"{what}, code {code}: {child.said}")
-                    again = nursery.start(command(out, rounds), said)
+                    again = nursery.start(command(out, rounds), said, PICTURES="no")
                     if again.wait(PATIENCE) != 0 or outcome(out) != truth:
                         tally.fail("lost", f"{what}, code {code}: {again.said}")
                     shutil.rmtree(out)
-                    tally.sound += failed == tally.failures
 
 
 TROUBLES = ("0 bytes left", "4096 bytes left", "16384 bytes left", "65536 bytes left", "262144 bytes left",

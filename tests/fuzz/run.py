@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0"
@@ -25,14 +26,15 @@ from fuzz.tally import Tally  # noqa: E402
 from trident.report.tables import insert, markdown  # noqa: E402
 
 ATTACKS: dict[str, tuple[str, int, Callable[[Tally, int, random.Random], None]]] = {
-    "commands": ("command lines", 10_000, values.commands),
-    "arguments": ("arguments of `trident.train` from Python", 5_000, values.arguments),
-    "traced": ("allowed configs, traced as programs", 500, values.traced),
+    "commands": ("command lines", 1_000, values.commands),
+    "configs": ("TOML files for `--config`", 1_000, values.configs),
+    "arguments": ("configs and arguments of `trident.train` from Python", 8_000, values.arguments),
+    "traced": ("allowed configs, traced as programs", 300, values.traced),
     "files": ("damaged files of a run", 5_000, files.damaged),
     "strangers": ("links, pipes and devices in place of files", 300, files.strangers),
     "environments": ("broken environments given to `train`", 1_000, environments.environments),
     "kills": ("processes killed, stopped or interrupted, clocks shifted", 200, resumed.kills),
-    "disks": ("full disks", 50, resumed.disks),
+    "disks": ("disks full or read-only, folders moved away", 50, resumed.disks),
 }
 """name -> (what, tries at scale 1, the attack)"""
 RESULTS = ("refused", "sound", "tracebacks", "silent", "hangs", "lost")
@@ -42,6 +44,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", type=float, default=1.0, help="share of the full number of tries")
     parser.add_argument("--only", nargs="*", choices=ATTACKS, default=[*ATTACKS], help="attacks")
+    parser.add_argument("--fresh", action="store_true", help="count anew what an earlier process has tried")
     parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn")
     parser.add_argument("--record", type=Path, help="where the counts are kept; those of other attacks stay")
     parser.add_argument("--docs", type=Path, help="page with the marks of a table `reliability`")
@@ -55,20 +58,35 @@ def main() -> int:
         return 0 if told["bit for bit"] and not told["faults"] else 1
     record = json.loads(options.record.read_text()) if options.record and options.record.exists() else {}
     for name in options.only:
-        what, count, attack = ATTACKS[name]
-        tally, began = Tally(), time.monotonic()
-        attack(tally, max(1, round(count * options.scale)), random.Random(f"{options.seed} {name}"))
-        record[name] = tally.plain() | {"what": what}
-        print(f"{name}: {tally.tries} tries, {', '.join(f'{getattr(tally, r)} {r}' for r in RESULTS)}, "
-              f"{time.monotonic() - began:.0f} s", flush=True)  # fmt: skip
-        for example in tally.examples[:20]:
-            print(f"  {example}", flush=True)
-        if options.record:
-            options.record.parent.mkdir(parents=True, exist_ok=True)
-            options.record.write_text(json.dumps(record, indent=1) + "\n")
+        attack(name, options, record)
     if options.docs:
         insert(options.docs, "reliability", table(record))
     return 1 if any(sum(record[name][r] for r in RESULTS[2:]) for name in options.only) else 0
+
+
+def attack(name: str, options: argparse.Namespace, record: dict[str, Any]) -> None:
+    """Up to the wanted number of tries; an earlier process may have made some of them."""
+    what, count, tried = ATTACKS[name]
+    before = {} if options.fresh else {k: v for k, v in record.get(name, {}).items() if k != "what"}
+    tally, kept = Tally(**before), time.monotonic()
+
+    def keep(plain: dict[str, Any], every: float = 10.0) -> None:
+        nonlocal kept
+        record[name] = {"what": what} | plain
+        if options.record and time.monotonic() - kept >= every:
+            kept = time.monotonic()
+            options.record.parent.mkdir(parents=True, exist_ok=True)
+            options.record.write_text(json.dumps(record, indent=1) + "\n")
+
+    tally.keep = keep
+    left = max(1, round(count * options.scale)) - tally.tries
+    if left > 0:
+        tried(tally, tally.tries + left, random.Random(f"{options.seed} {name} {tally.tries}"))
+    keep(tally.plain(), 0.0)
+    print(f"{name}: {tally.tries} tries, {', '.join(f'{getattr(tally, r)} {r}' for r in RESULTS)}, "
+          f"{tally.seconds:.0f} s", flush=True)  # fmt: skip
+    for example in tally.examples:
+        print(f"  {example}", flush=True)
 
 
 def table(record: dict) -> str:

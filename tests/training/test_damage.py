@@ -19,6 +19,7 @@ from support import tiny
 from trident.cli import main
 from trident.errors import StorageError, TridentError
 from trident.report import records as recording
+from trident.report.compare import compare_table
 from trident.run_directory import read_result, read_run, write_json
 from trident.sealed import read_sealed, seal
 from trident.training import checkpoint, fault, session
@@ -187,6 +188,11 @@ def test_strange_json_is_one_line(run, content, says):
     (run / "run.json").write_bytes(content)
     with pytest.raises(TridentError, match=f"run.json is damaged: .*{says}"):
         read_run(run)
+
+
+def test_what_a_result_does_not_say_is_a_dash(run):
+    """Regression: a sealed result without what its run declares, or with a value that is null, was a traceback."""
+    assert compare_table([run], "plain").splitlines()[-1].split()[:3] == ["tiny", "1.00", "-"]
 
 
 def test_only_regular_files_are_read(tmp_path):

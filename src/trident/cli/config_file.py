@@ -60,7 +60,9 @@ def _of_run(path: Path) -> Told:
 def _of_toml(path: Path) -> Told:
     try:
         content = tomllib.loads(read_bytes(path, 2**20).decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise TridentError(f"{path} is not TOML: it is nested too deeply") from None
+    except ValueError as error:  # of the syntax, of bytes that are not UTF-8, of numbers with thousands of digits
         raise TridentError(f"{path} is not TOML: {error}") from error
     content = {name.replace("-", "_"): value for name, value in content.items()}
     for name, value in content.items():

@@ -115,7 +115,8 @@ def training_violations(run: dict[str, Any], records: list[Record]) -> str:
 
 
 def _cells(seeds: list[dict[str, float]], shown: list[dict[str, Any]], rates: list[str]) -> list[str]:
-    pick = lambda name, scale=1.0: scale * np.array([s[name] for s in seeds])  # noqa: E731
+    """What a policy's row does not say, or could not (None), is a dash."""
+    pick = lambda name, scale=1.0: scale * np.array([s.get(name) for s in seeds], float)  # noqa: E731
     columns = [pick("reward"), *(pick(f"metric/{m['name']}") for m in shown)]
     violations = [pick(f"metric/{name}", 100.0) for name in rates]
     columns += violations + ([sum(violations, np.zeros(len(seeds)))] if len(violations) > 1 else [])
@@ -137,7 +138,7 @@ def violations(seed: dict[str, float], constraints: list[dict[str, Any]]) -> flo
     names = [f"metric/{name}" for name in PERCENT]
     if not all(name in seed for name in names):
         names = [f"cost/{c['name']}" for c in constraints]
-    return 100.0 * sum(seed[name] for name in names)
+    return 100.0 * float(np.sum(np.array([seed.get(name) for name in names], float)))
 
 
 def has_rates(policies: dict[str, list[dict[str, float]]]) -> bool:
