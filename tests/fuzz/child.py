@@ -7,8 +7,10 @@ CLOCK: seconds by which its clock jumps soon after the start; PACE: seconds that
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -56,6 +58,7 @@ def nursery() -> None:
 
 
 if __name__ == "__main__":
+    faulthandler.register(signal.SIGUSR1)
     if sys.argv[1:] == ["--nursery"]:
         nursery()
     if os.environ.get("PICTURES") == "no":

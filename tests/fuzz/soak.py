@@ -23,7 +23,8 @@ PACE = 0.5
 ROUNDS = 100_000
 LONGEST = 100.0
 """Seconds until something happens."""
-PATIENCE = 120
+PATIENCE = 600
+"""Seconds that a process has for its end: starting one takes minutes on a machine that is busy."""
 CODES = {"SIGKILL": (-9,), "SIGTERM": (-15, 143), "SIGINT": (-2, 130), "full disk": (74,), "SIGSTOP": (-9,)}
 """How a process may end of what was done to it."""
 CLOCKS = (0.0, 0.0, -86400.0, 3600.0, 1e8)
@@ -73,6 +74,8 @@ def disturb(run: Path, disk: Path | None, dice: random.Random, after: float) -> 
     try:
         child.wait(PATIENCE)
     except subprocess.TimeoutExpired:
+        child.send_signal(signal.SIGUSR1)  # says where it is
+        time.sleep(5)
         child.kill()
         return what, f"{what}: hung; {_said(child)}"
     finally:
@@ -84,7 +87,7 @@ def disturb(run: Path, disk: Path | None, dice: random.Random, after: float) -> 
 
 
 def _said(child: subprocess.Popen[str]) -> str:
-    return child.communicate()[1][-400:]
+    return child.communicate()[1][-2000:]
 
 
 def compared(out: Path) -> dict[str, Any]:
