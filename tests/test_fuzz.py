@@ -12,8 +12,10 @@ from support import tiny
 
 from trident.training import session
 
-SLICES = {"commands": (values.commands, 25), "arguments": (values.arguments, 60), "files": (files.damaged, 25),
-          "strangers": (files.strangers, 6), "environments": (environments.environments, 12)}  # fmt: skip
+SLICES = {
+    "commands": (values.commands, 20), "configs": (values.configs, 15), "arguments": (values.arguments, 60),
+    "files": (files.damaged, 25), "strangers": (files.strangers, 6), "environments": (environments.environments, 12),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", SLICES)
@@ -36,5 +38,5 @@ def test_the_tally_counts_what_it_should():
     with tally.attempt("an exit"):
         raise SystemExit(3)
     with tally.attempt("sound"):
-        tally.sound += 1
+        pass
     assert (tally.tries, tally.tracebacks, tally.sound, tally.failures) == (3, 2, 1, 2)

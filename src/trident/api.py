@@ -24,7 +24,7 @@ from trident.report.loggers import Followers
 from trident.report.progress import Progress, Silent, progress_for
 from trident.report.safety import improvement_table, safety_table
 from trident.report.tables import result_table
-from trident.run_directory import FIGURES, RECORDS, RESULT, read_result, read_run, write_json
+from trident.run_directory import FIGURES, RECORDS, RESULT, own_folder, read_result, read_run, write_json
 from trident.simulation import watching
 from trident.simulation.acting import checked_view, rest_the_dead
 from trident.training import preflight, session, showing, zoo
@@ -363,7 +363,7 @@ class Run:
         env, spec, algorithm, settings = self.setup
         seed = check_value("seed", Seed, seed)
         steps = None if steps is None else check_value("steps", Annotated[int, Range(1, 10**7)], steps)
-        title, folder = f"{algorithm.name} on {spec.name}", folder or self.out / FIGURES
+        title, folder = f"{algorithm.name} on {spec.name}", folder or own_folder(self.out, FIGURES)
         shielded = settings.shielded
         look: Any = {"figure": figure, "mp4": mp4}
         return render(env, self.policy(), folder, title, steps=steps, seed=seed, shielded=shielded, spec=spec, **look)

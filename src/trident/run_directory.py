@@ -44,8 +44,7 @@ PARTIAL = ".partial"
 
 def write(path: Path, fill: Callable[[Any], Any]) -> None:
     """A file that is there whole or not at all, whatever happens: another name, sync, rename, sync the directory."""
-    partial = path.with_name(path.name + PARTIAL)
-    partial.unlink(missing_ok=True)  # it may be a link to somebody's file
+    partial = fresh(path.with_name(path.name + PARTIAL))
     with partial.open("xb") as file:
         fill(file)
         file.flush()
@@ -82,9 +81,17 @@ def own_folder(out: Path, name: str) -> Path:
     return folder
 
 
+def fresh(path: Path) -> Path:
+    """Its place, emptied: what is there may be a link to somebody's file, or a pipe."""
+    path.unlink(missing_ok=True)
+    return path
+
+
 def check_empty(out: Path) -> None:
     """What a crash left of a file that was being written is nothing, and so is the report of a fault."""
-    if out.exists() and (not out.is_dir() or any(_counts(path) for path in out.iterdir())):
+    if out.exists() and not out.is_dir():
+        raise TridentError(f"{out} is not a folder: --out chooses another place")
+    if out.exists() and any(_counts(path) for path in out.iterdir()):
         raise TridentError(f"{out} is not empty: `trident resume {out}` goes on with it, --out chooses another place")
 
 

@@ -174,27 +174,38 @@ def quick() -> Iterator[None]:
         session.build, plugins.entry_points = real, entries
 
 
+LINKED = (*NAMES, "checkpoints", "figures", "figures/learning.png", "tensorboard", "tensorboard/seed-0", "damaged",
+          "report.html", "stop", "run.json.partial", "records.jsonl.partial")  # fmt: skip
+
+
 def strangers(tally: Tally, count: int, dice: random.Random) -> None:
     """Links, pipes and devices in the place of files: nothing outside the folder is changed, nothing is waited for."""
     with tempfile.TemporaryDirectory() as place, quick():
         whole, outside = a_run(Path(place)), Path(place) / "outside"
         outside.mkdir()
-        for name in ("00000009.npz", "00000001.npz.partial", "run.json", "records.jsonl", "result.json"):
+        for name in ("00000009.npz", "00000001.npz.partial", *(Path(name).name for name in LINKED)):
             (outside / name).write_text("mine")
         before = {path.name: path.read_bytes() for path in outside.iterdir()}
         while tally.tries < count:
             out = Path(shutil.copytree(whole, Path(place) / f"run-{tally.tries}"))
-            name = dice.choice([*NAMES, "checkpoints", "figures", "tensorboard", "damaged", "run.json.partial"])
-            path = out / name
+            name, kind = dice.choice(LINKED), dice.choice(["outside", "file", "/dev/zero", "pipe"])
+            path, what = out / name, (name, kind)
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-            kind = dice.choice(["outside", "file", "/dev/zero", "pipe"])
+            path.parent.mkdir(exist_ok=True)
             if kind == "pipe":
                 os.mkfifo(path)
             else:
-                path.symlink_to({"outside": outside, "file": outside / "records.jsonl"}.get(kind, kind))
-            with tally.attempt((name, kind)):
-                read_all(out)
-                session.resume(out)
-            if {p.name: p.read_bytes() if p.is_file() else p for p in outside.iterdir()} != before:
-                tally.fail("lost", (name, kind))
+                path.symlink_to({"outside": outside, "file": outside / path.name}.get(kind, kind))
+            with tally.attempt(what):
+                way = dice.choice(["read", "resume", "page", "doctor"])
+                if way == "page":
+                    _command(tally, what, ["report", str(out), "--html", str(out / "report.html"), "--no-replay"])
+                elif way == "doctor":
+                    _command(tally, what, ["doctor", str(out), "--repair"])
+                elif way == "resume":
+                    session.resume(out)
+                else:
+                    read_all(out)
+                if {p.name: p.read_bytes() if p.is_file() else p for p in outside.iterdir()} != before:
+                    tally.fail("lost", what)
             shutil.rmtree(out)

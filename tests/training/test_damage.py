@@ -20,6 +20,7 @@ from trident.cli import main
 from trident.errors import StorageError, TridentError
 from trident.report import records as recording
 from trident.report.compare import compare_table
+from trident.report.page.reading import read_one
 from trident.run_directory import read_result, read_run, write_json
 from trident.sealed import read_sealed, seal
 from trident.training import checkpoint, fault, session
@@ -219,6 +220,41 @@ def test_a_run_with_links_writes_nothing_outside(run, tmp_path):
         session.resume(run, episodes=10)
     assert main(["report", str(run)]) == 2
     assert {path.name: path.read_bytes() for path in elsewhere.iterdir()} == before
+
+
+def test_pictures_replace_links_and_folders_that_are_links_are_refused(run, tmp_path):
+    """Regression: `report` drew through a link in a stranger's run over whatever it led to."""
+    mine = tmp_path / "mine.png"
+    mine.write_text("mine")
+    (run / "figures" / "learning.png").unlink(missing_ok=True)
+    (run / "figures").mkdir(exist_ok=True)
+    (run / "figures" / "learning.png").symlink_to(mine)
+    assert main(["report", str(run)]) == 0
+    assert mine.read_text() == "mine"
+    assert (run / "figures" / "learning.png").read_bytes()[:4] == b"\x89PNG"
+    shutil.rmtree(run / "figures")
+    (run / "figures").symlink_to(tmp_path)
+    for words in (["report", str(run)], ["render", str(run)]):
+        assert main(words) == 2
+    assert not (tmp_path / "learning.png").exists()
+
+
+@pytest.mark.parametrize("lines", ["/dev/zero", None, b"[" * 10**5 + b"\n", b'{"round": 1}\n' * 100_000, b""])
+def test_a_page_of_strange_records_is_made_and_says_so(run, lines):
+    """Regression: of /dev/zero in their place they were read for ever, and brackets were a RecursionError."""
+    records = run / "records.jsonl"
+    records.unlink()
+    if isinstance(lines, bytes):
+        records.write_bytes(lines)
+        if not lines:
+            os.truncate(records, 9 * 2**30)  # takes no room on the disk
+    elif lines is None:
+        os.mkfifo(records)
+    else:
+        records.symlink_to(lines)
+    reading = read_one(run, "it", 400)
+    assert len(reading.problems) == 1
+    assert str(records) in reading.problems[0]
 
 
 def test_doctor_says_what_is_damaged_and_cuts_back_without_deleting(run, capsys):

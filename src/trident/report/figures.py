@@ -34,7 +34,7 @@ from trident.report.palette import (
     mode_colour,
 )
 from trident.report.records import Record, names, per_episode, read, series, spent
-from trident.run_directory import FIGURES, RECORDS, read_result, read_run
+from trident.run_directory import FIGURES, RECORDS, fresh, own_folder, read_result, read_run
 
 STYLE = {
     "figure.dpi": 130,
@@ -66,8 +66,7 @@ def draw_figures(out: Path) -> list[Path]:
     records = [r for r in read(out / RECORDS) if r["round"] > 0]
     if not records:
         return []
-    folder = out / FIGURES
-    folder.mkdir(exist_ok=True)
+    folder = own_folder(out, FIGURES)
     title, note = f"{run['algo']} on {run['env']}", curve_note(records)
     result = read_result(out)
     beside = {} if result is None else references([result], {run["algo"]})
@@ -326,7 +325,7 @@ def _draw(path: Path, title: str, panels: list[Panel], note: str = "") -> Path:
         figure.suptitle(title, x=0.01, ha="left", fontsize=12.5)
         if note:
             figure.supxlabel(note, x=0.99, ha="right", fontsize=8.5, color=REFERENCE)
-        figure.savefig(path)
+        figure.savefig(fresh(path))
         plt.close(figure)
     return path
 

@@ -20,6 +20,7 @@ from typing import Literal, Protocol, get_args
 from trident.errors import TridentError
 from trident.report.records import Record
 from trident.report.trackers import FOLDER
+from trident.run_directory import fresh
 
 TrackerName = Literal["wandb", "mlflow", "trackio"]
 PATIENCE = 20.0
@@ -53,7 +54,7 @@ class Follower:
             if self.log.parent.is_symlink():
                 raise OSError(f"{self.log.parent} is a symbolic link")
             self.log.parent.mkdir(parents=True, exist_ok=True)
-            with self.log.open("wb") as said:
+            with fresh(self.log).open("wb") as said:
                 self.process = subprocess.Popen(
                     [sys.executable, "-m", "trident.report.trackers", name, str(folder), project],
                     stdin=subprocess.PIPE, stdout=said, stderr=said, start_new_session=True,

@@ -23,6 +23,7 @@ from PIL import Image
 from trident.errors import TridentError
 from trident.report.figures import STYLE
 from trident.report.palette import LIMIT, SERIES, agent_name, mode_colour
+from trident.run_directory import fresh
 
 MAX_FRAMES = 100
 
@@ -47,13 +48,13 @@ def write_gif(path: Path, draw: Draw, frames: int, seconds: float = 12.0) -> Non
     images = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
     pause = max(30, round(1000 * seconds / len(images)))
     durations = [pause] * (len(images) - 1) + [1500]
-    images[0].save(path, save_all=True, append_images=images[1:], duration=durations, loop=0, optimize=True)
+    images[0].save(fresh(path), save_all=True, append_images=images[1:], duration=durations, loop=0, optimize=True)
 
 
 def write_frame(path: Path, draw: Draw, t: int) -> None:
     with _figure(140) as figure:
         draw(figure, t)
-        figure.savefig(path)
+        figure.savefig(fresh(path))
 
 
 def check_ffmpeg() -> None:
@@ -68,7 +69,7 @@ def write_mp4(path: Path, draw: Draw, frames: int, seconds: float = 12.0) -> Pat
     with _figure(120) as figure:
         width, height = (int(side) // 2 * 2 for side in figure.get_size_inches() * figure.dpi)
         command = ["ffmpeg", "-y", "-loglevel", "error", "-f", "rawvideo", "-pix_fmt", "rgba"]
-        command += ["-s", f"{width}x{height}", "-r", str(rate), "-i", "-", "-pix_fmt", "yuv420p", str(path)]
+        command += ["-s", f"{width}x{height}", "-r", str(rate), "-i", "-", "-pix_fmt", "yuv420p", str(fresh(path))]
         with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
             assert process.stdin is not None
             for t in range(frames):
@@ -93,7 +94,7 @@ def write_figure(stem: Path, draw: Callable[[Figure], None]) -> list[Path]:
         draw(figure)
         files = [stem.with_suffix(f".{kind}") for kind in ("pdf", "svg", "png")]
         for file in files:
-            figure.savefig(file, dpi=200, metadata={"Date": None} if file.suffix == ".svg" else None)
+            figure.savefig(fresh(file), dpi=200, metadata={"Date": None} if file.suffix == ".svg" else None)
         plt.close(figure)
     return files
 
@@ -144,7 +145,7 @@ def write_chart(
         axes[-1, 0].set_xlim(-0.5, len(reward) - 0.5)
         figure.suptitle(title, x=0.01, ha="left", fontsize=12.5)
         figure.tight_layout()
-        figure.savefig(path)
+        figure.savefig(fresh(path))
         plt.close(figure)
 
 

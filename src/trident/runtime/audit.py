@@ -145,7 +145,7 @@ def read(log: str | Path) -> Iterator[tuple[str, dict[str, Any] | None]]:
                 entry = json.loads(line)
                 if not isinstance(entry, dict):
                     raise ValueError
-            except ValueError:
+            except (ValueError, RecursionError):
                 raise TridentError(f"{where} was tampered with: it is not an entry") from None
             yield where, entry
 
@@ -184,7 +184,7 @@ def _last(files: list[Path]) -> dict[str, Any] | None:
             if line.endswith(b"\n"):
                 try:
                     return json.loads(line)
-                except ValueError:
+                except (ValueError, RecursionError):
                     return None
     return None
 

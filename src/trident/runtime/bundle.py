@@ -127,7 +127,7 @@ def _read(folder: Path, name: str, digest: str) -> bytes:
 def _json(data: bytes, path: Path) -> dict[str, Any]:
     try:
         content = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TridentError(f"{path} is damaged: it is not JSON") from error
     if not isinstance(content, dict):
         raise TridentError(f"{path} is damaged: it is not a JSON object")

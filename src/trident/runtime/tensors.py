@@ -36,7 +36,7 @@ def dump(arrays: Mapping[str, np.ndarray]) -> bytes:
 def parse(data: bytes, name: str = "the file") -> dict[str, np.ndarray]:
     try:
         size = int.from_bytes(data[:8], "little")
-        header, body = json.loads(data[8 : 8 + size]), data[8 + size :]
+        header, body = json.loads(data[8 : 8 + size]), memoryview(data)[8 + size :]
         arrays = {}
         for key, entry in header.items():
             if key == "__metadata__":
@@ -46,5 +46,5 @@ def parse(data: bytes, name: str = "the file") -> dict[str, np.ndarray]:
                 raise ValueError("it is cut short")
             arrays[key] = np.frombuffer(body[begin:end], KINDS[entry["dtype"]]).reshape(entry["shape"])
         return arrays
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise TridentError(f"{name} is damaged: {type(error).__name__}") from error

@@ -21,6 +21,7 @@ import jax
 from trident.errors import STORAGE, TridentError, UnexpectedError, of_system, one_line, users_place
 from trident.report.records import plain
 from trident.run_directory import FAULT, RECORDS, RUN, write_text
+from trident.sealed import read_bytes
 from trident.training.memory import REMEDY, out_of_memory
 
 PACKAGES = ("jax", "jaxlib", "numpy", "optax", "jaxtyping", "tyro", "rich", "matplotlib", "tensorboardX")
@@ -81,6 +82,6 @@ def _version(name: str) -> str | None:
 
 def _text(path: Path) -> Any:
     try:
-        return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
-    except OSError:
+        return read_bytes(path).decode(errors="replace")
+    except TridentError:
         return None

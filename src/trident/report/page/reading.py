@@ -11,8 +11,9 @@ from typing import Any
 
 from trident.errors import TridentError
 from trident.renamed import modern_record
-from trident.report.records import Record, is_trained, proved
+from trident.report.records import MOST_LINE, Record, is_trained, proved
 from trident.run_directory import RECORDS, RESULT, RUN, read_result, read_run
+from trident.sealed import read_bytes
 
 LINES = 40_000
 """Lines of records that are parsed for one page, over all of its runs."""
@@ -99,12 +100,15 @@ def _attempt(reading: Reading, name: str, read: Callable[[], Any]) -> Any:
 
 def read_records(path: Path, most: int = MOST) -> tuple[list[Record], int, str | None]:
     """(records, of how many one was read, what is wrong). The first and the last are always among them."""
-    if not path.exists():
+    if not path.exists() and not path.is_symlink():
         return [], 1, None
-    size = path.stat().st_size
-    if _is_long(path, size, most):
-        return _from_a_long_file(path, size, most)
-    lines = path.read_bytes().split(b"\n")
+    size = path.lstat().st_size
+    try:
+        if not path.is_symlink() and path.is_file() and _is_long(path, size, most):
+            return _from_a_long_file(path, size, most)
+        lines = read_bytes(path, WHOLE).split(b"\n")
+    except TridentError as error:
+        return [], 1, str(error)
     last = len(lines) - 1
     every = -(-max(last, 1) // most)
     rows: list[Record] = []
@@ -131,7 +135,7 @@ def _is_long(path: Path, size: int, most: int) -> bool:
     if size <= WHOLE // 8:
         return False
     with path.open("rb") as file:
-        return size > WHOLE or size > 2 * most * len(file.readline())
+        return size > WHOLE or size > 2 * most * len(file.readline(MOST_LINE))
 
 
 def _from_a_long_file(path: Path, size: int, most: int) -> tuple[list[Record], int, str | None]:
@@ -140,14 +144,17 @@ def _from_a_long_file(path: Path, size: int, most: int) -> tuple[list[Record], i
     problem = None
     tail = 1
     with path.open("rb") as file:
-        first = file.readline()
+        first = file.readline(MOST_LINE)
+        if not first.endswith(b"\n"):
+            return [], 1, f"{path} is damaged at line 1: it is longer than any line is"
+        longest = 16 * len(first) + 2**16  # lines are much alike; what is not must not take for ever
         while not (row := _last_line(file, size, tail * len(first))) and tail < 64:
             tail *= 2
         for place in range(0, size, max(size // most, 1)):
             file.seek(place)
             if place:
-                file.readline()
-            line = file.readline()
+                file.readline(longest)
+            line = file.readline(longest)
             found = _parse(line)
             if found is not None:
                 rows[found["round"]] = found
@@ -160,7 +167,7 @@ def _from_a_long_file(path: Path, size: int, most: int) -> tuple[list[Record], i
 
 
 def _last_line(file: Any, size: int, reach: int) -> Record | None:
-    file.seek(max(size - 4 * reach, 0))
+    file.seek(max(size - min(4 * reach, 2**26), 0))
     parsed = (_parse(line) for line in reversed(file.read().split(b"\n")) if line.strip())
     return next((row for row in parsed if row is not None), None)
 
@@ -169,7 +176,7 @@ def _parse(line: bytes) -> Record | None:
     """A record, or None if the line is none."""
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return modern_record(row) if _is_record(row) else None
 

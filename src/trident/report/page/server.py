@@ -142,7 +142,7 @@ class Handler(BaseHTTPRequestHandler):
             size = min(int(self.headers.get("Content-Length") or 0), 10_000)
             asked = json.loads(self.rfile.read(size))
             name = asked["run"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             self._send(400, "which run?", "text/plain")
             return
         if self.path != "/stop" or not hmac.compare_digest(self.headers.get("X-Trident", ""), self.watch.token):
