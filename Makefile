@@ -47,7 +47,7 @@ fuzz: $(STAMP)   ## attack it: command lines, files, environments, kills, full d
 	$(BIN)/python tests/fuzz/run.py --scale $(SCALE) --record benchmarks/reliability/record.json --docs docs/reliability.md
 
 soak: $(STAMP)   ## one run killed, starved and resumed for MINUTES=120; goes on in SOAK=runs/soak
-	$(BIN)/python tests/fuzz/run.py --soak $(MINUTES) --out $(SOAK)
+	$(BIN)/python tests/fuzz/run.py --soak $(MINUTES) --out $(SOAK) --record benchmarks/reliability/soak.json --docs docs/reliability.md
 
 SMARTS := .venv-smarts
 

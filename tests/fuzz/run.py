@@ -55,6 +55,10 @@ def main() -> int:
     if options.soak is not None:
         told = soak.soak(options.out, options.soak, random.Random(time.time_ns()))
         print(json.dumps(told, indent=1))
+        if options.record:
+            options.record.write_text(json.dumps(told, indent=1) + "\n")
+        if options.docs:
+            insert(options.docs, "soak", soak_table(told))
         return 0 if told["bit for bit"] and not told["faults"] else 1
     record = json.loads(options.record.read_text()) if options.record and options.record.exists() else {}
     for name in options.only:
@@ -92,6 +96,13 @@ def attack(name: str, options: argparse.Namespace, record: dict[str, Any]) -> No
 def table(record: dict) -> str:
     rows = [[entry["what"], f"{entry['tries']:,}", *(f"{entry[r]:,}" for r in RESULTS)] for entry in record.values()]
     return markdown(["attack", "tries", "one line", "sound", "tracebacks", "silent", "hangs", "lost"], rows)
+
+
+def soak_table(told: dict[str, Any]) -> str:
+    rows = [["minutes", f"{told['minutes']:.0f}"]] + [[what, str(n)] for what, n in sorted(told["happened"].items())]
+    rows += [["faults", "; ".join(told["faults"]) or "none"], ["rounds", f"{told['rounds']:,}"]]
+    rows += [["state and records", "bit for bit the undisturbed run's" if told["bit for bit"] else "DIFFERENT"]]
+    return "\n\n".join([markdown(["soak", ""], rows), *(f"Note: {note}." for note in told.get("notes", []))])
 
 
 if __name__ == "__main__":
