@@ -13,6 +13,7 @@ from support.run_files import write_files
 from trident.errors import TridentError
 from trident.report import figures, video
 from trident.report.progress import LiveProgress, PlainProgress, Ticking, plan_line
+from trident.report.study_figures import draw_cumulative, excess, late_power, root_fit
 
 RUN = {
     "algo": "a",
@@ -346,3 +347,14 @@ def test_mp4_without_ffmpeg_is_one_line(monkeypatch):
     monkeypatch.setattr(video.shutil, "which", lambda name: None)
     with pytest.raises(TridentError, match="ffmpeg, which is not installed"):
         video.check_ffmpeg()
+
+
+def test_violations_so_far_are_fitted_by_a_root_and_by_the_steepness_of_their_end(tmp_path):
+    rounds = np.arange(1, 201)
+    c, r2 = root_fit(rounds, 3.0 * np.sqrt(rounds))
+    np.testing.assert_allclose([c, r2, late_power(rounds, 3.0 * np.sqrt(rounds))], [3.0, 1.0, 0.5])
+    np.testing.assert_allclose(late_power(rounds, 0.2 * rounds), 1.0)
+    run = {"env": "e", "algo": "mappo", "constraints": [{"name": "a", "limit": 0.1}, {"name": "b", "limit": 0.0}]}
+    rows = [{"round": i, "env_steps": i, "values": {"cost/a": [0.3, 0.05], "cost/b": [0.0, 0.5]}} for i in range(1, 4)]
+    np.testing.assert_allclose(excess(run, rows)[1], [[0.2, 0.5], [0.4, 1.0], [0.6, 1.5]])
+    assert draw_cumulative([("mappo", run, rows)], tmp_path / "c.png").stat().st_size > 10_000

@@ -37,7 +37,7 @@ KNOBS = {
     "delta_TR": Knob("trident-scratch", ("step.trust_region",), "trust region"),
     "alpha_k": Knob("trident-scratch", ("safety.alpha", "safety.alpha_back"), "Lyapunov decay"),
     "tau_0": Knob("trident-stgc", ("actor.tau_start",), "first and reference temperature"),
-    "omega_1:omega_2": Knob("trident-scratch", (), "weights of delay and energy in Q_phys"),
+    "omega_1:omega_2": Knob("trident-scratch", (), "delay to energy in Q_phys"),
 }
 PAPER = {
     "delta_TR": {"low": (-4.81, 1.6), "mid": (-4.74, 1.5), "default": (-4.68, 1.4), "high": (-4.92, 2.4)},

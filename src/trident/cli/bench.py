@@ -24,8 +24,9 @@ from trident.launch.board import Board
 from trident.launch.options import LaunchOptions, make_launcher
 from trident.report.compare import label, load_runs, references
 from trident.report.figures import draw_comparison, draw_front
-from trident.report.paper_table import grid_table, provenance, versus_table
+from trident.report.paper_table import grid_table, load, provenance, versus_table
 from trident.report.safety import improvement_table, safety_table
+from trident.report.study_figures import draw_cumulative, draw_maps, draw_profiles
 from trident.report.tables import check_place, insert
 from trident.run_directory import REPORT
 
@@ -218,6 +219,8 @@ def _table(name: str, argv: list[str]) -> int:
         where = options.figures or out
         if folders:
             _draw(campaign, folders, where / env if several else where)
+    if campaign.headline is not None and any(done.values()):
+        _draw_all(campaign.headline, done, methods, options.figures or out)
     print(write_report(out / REPORT, [folder for folders in done.values() for folder in folders], replay=False))
     return 1 if missing else 0
 
@@ -263,6 +266,19 @@ def _draw(campaign: Campaign, folders: list[Path], where: Path) -> None:
     print(draw_comparison(curves, where / "curves.png", also, beside))
     if loaded[0][1]["constraints"]:
         print(draw_front([(text, run, result) for text, run, result, _ in loaded], where / "front.png"))
+        print(draw_cumulative(curves, where / "cumulative.png"))
+
+
+def _draw_all(metric: str, done: dict[str, list[Path]], methods: Sequence[str], where: Path) -> None:
+    """Every environment's curves of the headline metric, and the performance profiles of its evaluations."""
+    where.mkdir(parents=True, exist_ok=True)
+    runs = {env: load(folders) for env, folders in done.items() if folders}
+    maps = {env: [(t.name, t.run, t.records) for t in trained if t.records] for env, trained in runs.items()}
+    print(draw_maps(maps, metric, where / "maps.png"))
+    scores = {m: [t.values(metric) for trained in runs.values() for t in trained if t.name == m] for m in methods}
+    whole = {m: groups for m, groups in scores.items() if len(groups) == len(runs) and all(groups)}
+    if len(whole) > 1:
+        print(draw_profiles(whole, where / "profiles.png", metric.rpartition("/")[2]))
 
 
 def _measure(options: SpeedOptions, console: Console) -> dict:

@@ -30,7 +30,6 @@ from trident.report.palette import (
     SERIES,
     agent_colour,
     line_styles,
-    method_styles,
     mode_colour,
 )
 from trident.report.records import Record, names, per_episode, read, series, spent
@@ -167,7 +166,7 @@ def draw_front(runs: list[tuple[str, dict[str, Any], dict[str, Any]]], path: Pat
     with mpl.rc_context(STYLE):  # pyright: ignore[reportArgumentType]
         figure, ax = plt.subplots(figsize=(9.0, 5.0))
         means = []
-        for (text, run, result), style in zip(runs, method_styles([run["algo"] for _, run, _ in runs]), strict=True):
+        for (text, run, result), style in zip(runs, line_styles([run["algo"] for _, run, _ in runs]), strict=True):
             seeds = result["policies"].get(run["algo"], [])
             if not seeds:  # all of them have diverged
                 continue

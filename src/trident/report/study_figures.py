@@ -36,7 +36,7 @@ def draw_sensitivity(panels: Mapping[str, tuple[Mapping[str, Samples], Samples]]
                 ax.axvspan(0.9, 1.1, color=REFERENCE, alpha=0.15, lw=0)
                 ax.set_xscale("log", base=2)
                 ax.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
-            top.set_title(name)
+            top.set_title(name.replace(": ", "\n", 1))
             bottom.set_xlabel("times the default")
         axes[0, 0].set_ylabel("reward per step")
         axes[1, 0].set_ylabel("total V. (%)")
@@ -87,9 +87,17 @@ def root_fit(rounds: np.ndarray, values: np.ndarray) -> tuple[float, float]:
     return c, 1.0 - float(((values - c * root) ** 2).sum()) / spread if spread > 0.0 else np.nan
 
 
+def late_power(rounds: np.ndarray, values: np.ndarray) -> float:
+    """The exponent of K in the second half, by least squares on the logarithms."""
+    late = slice(len(rounds) // 2, None)
+    if len(rounds[late]) < 2 or values[late].min() <= 0.0:
+        return np.nan
+    return float(np.polyfit(np.log(rounds[late]), np.log(values[late]), 1)[0])
+
+
 def draw_cumulative(runs: Curves, path: Path) -> Path:
     """Violations summed over rounds, on logarithmic axes, where c sqrt(K) is a straight line of half the steepness of
-    c K; dotted: each method's own best c sqrt(K)."""
+    c K; dotted: each method's own best c sqrt(K), and how well it fits. The exponent is that of the second half."""
     runs = [run for run in runs if run[1]["constraints"] and run[2]]
     with mpl.rc_context(STYLE):  # pyright: ignore[reportArgumentType]
         figure, axes = _grid(1, 1, 9.0, 5.0)
@@ -102,7 +110,7 @@ def draw_cumulative(runs: Curves, path: Path) -> Path:
                 ax.plot([], [], label=f"{text}: no violation", **style)
                 continue
             c, r2 = root_fit(rounds, mean)
-            ax.plot(rounds[seen], mean[seen], label=f"{text}: c = {c:.2g}, R2 = {r2:.2f}", **style)
+            ax.plot(rounds[seen], mean[seen], label=f"{text}: K^{late_power(rounds, mean):.2f} (R2 {r2:.2f})", **style)
             ax.plot(rounds, c * np.sqrt(rounds), color=style["color"], ls=(0, (1, 2)), lw=1.0, zorder=1)
         ax.set_xscale("log")
         ax.set_yscale("log")
@@ -117,7 +125,7 @@ def draw_maps(maps: Mapping[str, Curves], metric: str, path: Path) -> Path:
     """A panel per environment: a metric (a rate) over training, mean over seeds with the range of the seeds."""
     methods = list(dict.fromkeys(run["algo"] for runs in maps.values() for _, run, _ in runs))
     styles = dict(zip(methods, line_styles(methods), strict=True))
-    columns = min(len(maps) + 1, 3)
+    columns = 4 if len(maps) == 3 else min(len(maps) + 1, 3)
     with mpl.rc_context(STYLE):  # pyright: ignore[reportArgumentType]
         figure, axes = _grid(-(-(len(maps) + 1) // columns), columns, 5.0, 3.1)
         for ax, (env, runs) in zip(axes.flat, maps.items(), strict=False):
