@@ -20,6 +20,7 @@ from trident.launch.job import Job, words
 from trident.launch.local import Local
 from trident.report.compare import load_runs
 from trident.report.figures import draw_front
+from trident.report.page.document import read_page
 from trident.report.paper_table import convergence, grid_table, over_training, versus_table
 from trident.report.records import lines_of
 from trident.report.stats import bootstrap, bootstrap_groups
@@ -141,6 +142,8 @@ def test_a_table_goes_between_the_marks_of_a_page(tmp_path, capsys, monkeypatch)
     assert text.endswith("<!-- end of table1 -->\nafter\n")
     assert "stale" not in text
     assert (tmp_path / "runs" / "table1.md").read_text() in text
+    (group,) = read_page(tmp_path / "runs" / "report.html")["groups"]  # the whole table to be looked at
+    assert sorted(row[0] for row in group["table"]["rows"]) == ["happo", "mappo"]
     assert "| method" not in capsys.readouterr().out  # the terminal gets a plain one
     page.write_text("<!-- other: by a command -->\n<!-- end of other -->\n")
     assert main([*words.split(), "--mark", "other"]) == 0
