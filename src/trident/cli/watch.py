@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -17,10 +18,7 @@ import tyro
 from trident.allowed import Length, Range
 from trident.cli.options import parse
 from trident.errors import TridentError
-from trident.report.page.server import serving
-
-READY = 20.0
-"""Seconds that a server may take to say where it is."""
+from trident.report.page.server import address_of, listen, serving
 
 
 @dataclass(frozen=True)
@@ -56,12 +54,11 @@ Ctrl-C ends it, and no training. From elsewhere: ssh -L 8420:localhost:8420.
     return 0
 
 
-def serve_beside(folder: str) -> None:
-    """The server's own process beside a training, which comes first. Whoever started it holds the other end of its
-    standard input, until it is gone."""
+def serve_beside(folder: str, descriptor: str) -> None:
+    """The server's own process beside a training, which comes first. Whoever started it listens already, and holds the
+    other end of its standard input, until it is gone."""
     os.nice(15)
-    with serving([Path(folder)]) as (server, address):
-        print(address, flush=True)
+    with serving([Path(folder)], at=socket.socket(fileno=int(descriptor))) as (server, _):
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.5}, daemon=True).start()
         with suppress(OSError, KeyboardInterrupt):
             while sys.stdin.buffer.read(1):
@@ -71,15 +68,21 @@ def serve_beside(folder: str) -> None:
 @contextmanager
 def watched(out: Path) -> Iterator[str | None]:
     """A server of its own process, at low priority, beside a training; its address, or None if there is none to be
-    had. It ends with the training."""
-    program = "import sys; from trident.cli.watch import serve_beside; serve_beside(sys.argv[1])"
-    command = [sys.executable, "-c", program, str(out)]
-    child = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        start_new_session=True,
-    )  # fmt: skip
+    had. Training does not wait for it, however busy the machine is; it ends with the training."""
     try:
-        yield _address(child)
+        listening = listen()
+    except OSError:
+        yield None
+        return
+    with listening:  # whoever asks before the server is there has to wait for it
+        address, descriptor = address_of(listening), listening.fileno()
+        program = "import sys; from trident.cli.watch import serve_beside; serve_beside(*sys.argv[1:])"
+        child = subprocess.Popen(
+            [sys.executable, "-c", program, str(out), str(descriptor)], stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, pass_fds=(descriptor,),
+        )  # fmt: skip
+    try:
+        yield address
     finally:
         with suppress(OSError):
             child.stdin.close()  # pyright: ignore[reportOptionalMemberAccess]
@@ -87,11 +90,3 @@ def watched(out: Path) -> Iterator[str | None]:
             child.wait(timeout=3)
         except subprocess.TimeoutExpired:
             child.kill()
-
-
-def _address(child: subprocess.Popen[str]) -> str | None:
-    said: list[str] = []
-    reader = threading.Thread(target=lambda: said.append(child.stdout.readline()), daemon=True)  # pyright: ignore
-    reader.start()
-    reader.join(READY)
-    return said[0].strip() or None if said else None

@@ -9,6 +9,7 @@ import threading
 import pytest
 from support.records import record, write_run
 
+from trident.cli.watch import watched
 from trident.report.page import server as serving_module
 from trident.report.page.content import page_content
 from trident.report.page.document import write_page
@@ -120,3 +121,16 @@ def test_a_run_that_has_long_been_silent_is_not_training(tmp_path, monkeypatch):
     later = serving_module.time.time() + 1000
     monkeypatch.setattr(serving_module.time, "time", lambda: later)
     assert Watch([tmp_path]).content()["runs"][0]["status"]["state"] == "unfinished"
+
+
+def test_a_training_has_its_page_at_once_however_busy_the_machine_is(tmp_path):
+    """The address stands before the server does; who asks early waits for it, and it ends with the training."""
+    write_run(tmp_path / "run", done=3, finished=False)
+    with watched(tmp_path / "run") as address:
+        port = int(address.rstrip("/").rpartition(":")[2])
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+        connection.request("GET", "/data")
+        assert json.loads(connection.getresponse().read())["runs"][0]["name"] == "run"
+        connection.close()
+    with pytest.raises(ConnectionRefusedError):
+        http.client.HTTPConnection("127.0.0.1", port, timeout=10).connect()

@@ -10,8 +10,9 @@ import gzip
 import hmac
 import json
 import secrets
+import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -189,21 +190,31 @@ class Server(ThreadingHTTPServer):
         """A page that was closed in the middle of an answer is no news."""
 
 
-@contextmanager
-def serving(places: list[Path], port: int | None = None) -> Iterator[tuple[Server, str]]:
-    """A server and its address; without a port, the usual one or, if that is taken, any."""
-    handler = type("Handler", (Handler,), {"watch": Watch(places)})
-    server = _bind(handler, port)
+def listen(port: int | None = None) -> socket.socket:
+    """Without a port, at the usual one or, if that is taken, any."""
+    if port is not None:
+        return socket.create_server((HOST, port))
     try:
-        yield server, f"http://{HOST}:{server.server_port}/"
+        return socket.create_server((HOST, PORT))
+    except OSError:
+        return socket.create_server((HOST, 0))
+
+
+@contextmanager
+def serving(
+    places: list[Path], port: int | None = None, at: socket.socket | None = None
+) -> Iterator[tuple[Server, str]]:
+    """A server and its address; `at`: where somebody listens already."""
+    at = listen(port) if at is None else at
+    handler = type("Handler", (Handler,), {"watch": Watch(places)})
+    server = Server(at.getsockname(), handler, bind_and_activate=False)
+    server.socket.close()
+    server.socket, server.server_port = at, at.getsockname()[1]
+    try:
+        yield server, address_of(at)
     finally:
         server.server_close()
 
 
-def _bind(handler: Callable[..., BaseHTTPRequestHandler], port: int | None) -> Server:
-    if port is not None:
-        return Server((HOST, port), handler)
-    try:
-        return Server((HOST, PORT), handler)
-    except OSError:
-        return Server((HOST, 0), handler)
+def address_of(at: socket.socket) -> str:
+    return f"http://{HOST}:{at.getsockname()[1]}/"
