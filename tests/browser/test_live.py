@@ -33,7 +33,7 @@ def points(page):
     return page.evaluate("[...T.charts].find(c => c.spec && c.spec.name === 'reward').uplot.data[0].length")
 
 
-def test_the_page_grows_with_the_run_and_keeps_what_one_looks_at(open_page, address, tmp_path):
+def test_the_page_grows_with_the_run_and_keeps_what_one_looks_at(address, open_page, tmp_path):
     folder = write_run(tmp_path / "run", rounds=50, done=12, finished=False)
     page = open_page(address)
     page.locator('[data-chart="reward"]').scroll_into_view_if_needed()
@@ -49,7 +49,7 @@ def test_the_page_grows_with_the_run_and_keeps_what_one_looks_at(open_page, addr
     assert "Over its limit: energy" in page.locator(".verdict").inner_text()
 
 
-def test_new_runs_join_the_list(open_page, address, tmp_path):
+def test_new_runs_join_the_list(address, open_page, tmp_path):
     write_run(tmp_path / "a", finished=False, done=3)
     page = open_page(address)
     write_run(tmp_path / "b")
@@ -57,7 +57,7 @@ def test_new_runs_join_the_list(open_page, address, tmp_path):
     assert page.locator("h1").first.inner_text() == "2 runs"
 
 
-def test_the_stop_button_waits_for_its_second_click_while_news_come(open_page, address, tmp_path):
+def test_the_stop_button_waits_for_its_second_click_while_news_come(address, open_page, tmp_path):
     folder = write_run(tmp_path / "run", rounds=50, done=3, finished=False)
     page = open_page(address)
     page.locator("#stop").click()
@@ -71,7 +71,7 @@ def test_the_stop_button_waits_for_its_second_click_while_news_come(open_page, a
     assert (folder / "stop").exists()
 
 
-def test_a_run_that_ends_brings_its_episodes(open_page, address, played, tmp_path):
+def test_a_run_that_ends_brings_its_episodes(address, open_page, played, tmp_path):
     env, name, (episode, _) = played
     replay = watching.about(env, env.spec) | {"played": 1, "shielded": False, "left_out": []}
     replay["episodes"] = [{"rank": "worst", "number": 1, "tracks": [watching.track(env, env.spec, name, episode)]}]
