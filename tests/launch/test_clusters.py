@@ -187,6 +187,7 @@ def test_ctrl_c_stops_everything_in_good_order(tmp_path, cluster, second, expect
 
 def test_what_is_wrong_is_said_before_anything_starts(tmp_path, cluster, monkeypatch):
     on_ray = launcher(cluster)
+    assert on_ray.at_once == 1
     on_ray.check(tmp_path)
     assert not list(tmp_path.iterdir()), "the token is gone"
     here = remote.this_machine()

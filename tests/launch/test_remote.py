@@ -130,6 +130,12 @@ def test_a_cluster_that_is_not_there_is_one_line(monkeypatch):
         make_launcher(LaunchOptions(launcher="slurm", slurm={"cluster": "mars"}))
 
 
+def test_as_many_runs_at_once_as_fit_on_the_nodes():
+    assert on_ray.room({"CPU": 16.0, "memory": 1e9}, 2, 0.0) == 8
+    assert on_ray.room({"CPU": 16.0, "GPU": 1.0}, 2, 0.5) == 2
+    assert on_ray.room({"CPU": 1.0}, 2, 0.0) == on_ray.room({"CPU": 16.0}, 2, 1.0) == 0
+
+
 def test_sbatch_gets_what_it_is_told():
     told = on_slurm._parameters({"partition": "cpu", "time": "90", "cluster": "slurm"}, 8, 2, 1)
     assert told == {

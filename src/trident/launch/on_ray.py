@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +20,8 @@ from trident.launch.job import Job, Status
 
 EXTRA = "--launcher ray needs the extra ray: pip install 'trident-marl[ray]'"
 START = "`ray start --head` begins one on this machine, --address HOST:PORT names another"
-MANY = 2**16
+COUNT = 5.0
+"""Seconds between two counts of what fits on the nodes."""
 PATIENCE = 180.0
 """Seconds that a node has to say what it is."""
 
@@ -58,6 +60,12 @@ def _check_answers(address: str) -> None:
         raise TridentError(f"no Ray cluster at {address} ({error}): {START}") from None
 
 
+def room(resources: Mapping[str, float], cores: int, gpus: float) -> int:
+    """How many runs fit on a node."""
+    fit = resources.get("CPU", 0) // cores
+    return int(min(fit, resources.get("GPU", 0) // gpus) if gpus else fit)
+
+
 class Handle(NamedTuple):
     ref: Any
     seen: remote.Sighting
@@ -66,11 +74,25 @@ class Handle(NamedTuple):
 class OnRay:
     def __init__(self, address: str | None, at_once: int | None, cores: int, gpus: float) -> None:
         self._ray = connect(address)
-        self.at_once = at_once or MANY
-        self._cores, self._gpus = cores, gpus
+        self._cores, self._gpus, self._at_once = cores, gpus, at_once
+        self._counted, self._room = -COUNT, 0
+
+    @property
+    def at_once(self) -> int:
+        """As many as fit on the nodes that are there now, unless told: a search wants to know what came of its first
+        trials before it starts more. A cluster that grows by demand is told."""
+        if self._at_once is not None:
+            return self._at_once
+        if time.monotonic() - self._counted > COUNT:
+            self._counted = time.monotonic()
+            self._room = sum(room(node["Resources"], self._cores, self._gpus) for node in self._nodes())
+        return max(self._room, 1)
+
+    def _nodes(self) -> list[dict[str, Any]]:
+        return [node for node in self._ray.nodes() if node["Alive"]]
 
     def check(self, folder: Path) -> None:
-        rooms = [node for node in self._ray.nodes() if node["Alive"] and self._has_room(node["Resources"])]
+        rooms = [node for node in self._nodes() if room(node["Resources"], self._cores, self._gpus)]
         if not rooms:
             asked = f"{self._cores} cores" + f" and {self._gpus:g} GPUs" * bool(self._gpus)
             raise TridentError(f"no node of the Ray cluster has the {asked} of a run: lower --cores or --gpus")
@@ -80,9 +102,6 @@ class OnRay:
                 name = f"node {node['NodeManagerAddress']}"
                 for fault in remote.faults(remote.this_machine(), there._replace(name=name), sees, folder.resolve()):
                     raise TridentError(fault)
-
-    def _has_room(self, resources: dict[str, float]) -> bool:
-        return resources.get("CPU", 0) >= self._cores and resources.get("GPU", 0) >= self._gpus
 
     def _ask(self, node: dict[str, Any], token: Path) -> Any:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # pyright: ignore

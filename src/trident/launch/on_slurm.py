@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 from trident.errors import TridentError, one_line
 from trident.launch import remote
 from trident.launch.job import Job, Status
-from trident.launch.on_ray import MANY
 from trident.report.records import last_line
 from trident.run_directory import RECORDS, ask_to_stop
 
 EXTRA = "--launcher slurm needs the extra slurm: pip install 'trident-marl[slurm]'"
+MANY = 2**16
 MINUTES = 24 * 60
 TIMEOUTS = 1000
 """A run may be cut by its time limit as often as it likes: it goes on where it was."""
