@@ -168,6 +168,55 @@ def test_signals_take_over_a_server(bundle):
         assert client.ask({"agent": 0, "obs": OBS})["branch"] == "policy"
 
 
+def http(port, first, body=b"", **headers):
+    """The answer to a request as it stands: (status, headers and body)."""
+    lines = {"Host": f"127.0.0.1:{port}", "Content-Length": len(body)} | headers
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+        head = f"{first} HTTP/1.1\r\n" + "".join(f"{k.replace('_', '-')}: {v}\r\n" for k, v in lines.items())
+        client.sendall(head.encode() + b"\r\n" + body)
+        told = b"".join(iter(lambda: client.recv(65536), b""))
+    return int(told.split()[1]), told.decode()
+
+
+def test_the_page_takes_over_and_releases_and_nobody_else_does(bundle, tmp_path):
+    with serving(bundle, "--deadline", 30, "--audit", tmp_path / "log") as (port, _):
+        client = Client(port)
+        assert client.ask({"agent": 1, "obs": OBS})["branch"] == "policy"
+        status, page = http(port, "GET /")
+        key = json.loads(page.split("const told = ")[1].split(";\n")[0])["key"]
+        assert (status, "toy on toy" in page, "default-src 'none'" in page) == (200, True, True)
+        assert http(port, "GET /", Host="evil.example:80")[0] == 403, "a name that was made to mean this machine"
+        take, free = (json.dumps(x).encode() for x in (
+            {"override": {"action": "fail-safe", "agents": [1], "by": "Ada"}}, {"release": {"by": "Ada"}},
+        ))  # fmt: skip
+        assert http(port, "POST /order", take)[0] == 403
+        assert http(port, "POST /order", take, X_Trident="guess")[0] == 403
+        assert http(port, "POST /order", b"[]", X_Trident=key)[0] == 400
+        smuggled = b"\n".join([free, take, b'{"agent": 0, "obs": [1, 1, 1, 0]}\n'])
+        assert http(port, "POST /", smuggled)[0] == 404
+        state = json.loads(http(port, "GET /state")[1].split("\r\n\r\n")[1])
+        assert [a["order"] for a in state["agents"]] == [None] * 3
+        assert (state["decisions"], state["agents"][1]["branch"], state["agents"][0]["heard"]) == (1, "policy", None)
+        assert http(port, "POST /order", take, X_Trident=key)[0] == 200
+        assert client.ask({"agent": 1, "obs": OBS})["branch"] == "override"
+        assert client.ask({"agent": 0, "obs": OBS})["branch"] == "policy"
+        assert http(port, "POST /order", free, X_Trident=key)[0] == 200
+        assert client.ask({"agent": 1, "obs": OBS})["branch"] == "policy"
+    log = (tmp_path / "log" / "audit-000001.jsonl").read_text()
+    assert log.count('"by":"page: Ada"') == 2
+
+
+def test_with_a_token_the_page_carries_no_key(bundle, tmp_path):
+    (tmp_path / "token").write_text("sesame")
+    with serving(bundle, "--token-file", tmp_path / "token", "--deadline", 30) as (port, _):
+        page = http(port, "GET /", Host="robot.local")[1]
+        assert '"key": null' in page
+        take = json.dumps({"override": {}}).encode()
+        assert http(port, "POST /order", take, X_Trident="open")[0] == 403
+        assert http(port, "POST /order", take, X_Trident="sesame")[0] == 200
+        assert json.loads(web(port, "health"))["orders"] == {str(i): "fail-safe" for i in range(3)}
+
+
 def test_a_short_load_test_loses_nothing(bundle, capsys):
     with serving(bundle, "--deadline", 30) as (port, _):
         assert main(["load", "--port", str(port), "--agents", "3", "--rate", "50", "--seconds", "1"]) == 0
@@ -219,12 +268,13 @@ def test_a_line_in_pieces_and_lines_together_are_the_same(bundle):
 
 def test_a_client_that_does_not_read_is_let_go_and_holds_up_nobody(bundle):
     with serving(bundle, "--idle", 2, "--deadline", 30) as (port, _):
-        deaf, good = Client(port), Client(port)
+        deaf = Client(port)
         deaf.socket.settimeout(0.5)
         asked = b'{"id": 1, "agent": 0, "obs": [1, 1, 1, 0]}\n' * 2000
         with contextlib.suppress(OSError):
             for _ in range(100):
                 deaf.socket.sendall(asked)
+        good = Client(port)
         assert good.ask({"id": 3, "agent": 1, "obs": OBS})["id"] == 3
         assert good.hear() == {"error": "nothing heard for 2 s"}
         deadline = time.monotonic() + 20

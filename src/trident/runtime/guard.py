@@ -92,6 +92,10 @@ class Guard:
         if audit is not None:
             audit.event({"start": self.bundle.manifest["sha256"], "seed": seed, "monitor": plain(settings)})
 
+    @property
+    def safe_name(self) -> str:
+        return str(self.bundle.manifest["fail_safe"].get("name", "fail-safe"))
+
     def _warm_up(self) -> None:
         """The first call of a program is the slowest by far; it should not be the first decision."""
         n, modes, _ = self.space.low.shape

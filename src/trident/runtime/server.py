@@ -11,7 +11,7 @@
 
 `obs` may also be text, little-endian float32 in base64: it is read ten times as fast. Stamps are seconds of the
 server's clock, which the hello tells. What waits when a decision begins is decided together: under load batches grow
-and nobody is starved. The same port answers `GET /health` and `GET /metrics` (Prometheus).
+and nobody is starved. Browsers and Prometheus are answered on the same port (`trident.runtime.web`).
 """
 
 from __future__ import annotations
@@ -29,15 +29,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trident.errors import TridentError
-from trident.runtime.arbiter import Branch
 from trident.runtime.audit import plain
 from trident.runtime.guard import Decision, Guard
 from trident.runtime.inputs import as_flags
+from trident.runtime.web import BUCKETS, Web, is_web
 
 LONGEST = 2**22
 """Bytes of a line."""
-BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
-"""Seconds, of the histogram."""
+
+
+REST = 0.5
+"""Between two decisions for single agents, of the time that the last one took."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ class Client(asyncio.Protocol):
         self.heard = time.monotonic()
         self.begun: list[bytes] = []  # of a line that has not ended
         self.length = 0
+        self.web: bytes | None = None  # what a browser has said so far
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport  # pyright: ignore[reportAttributeAccessIssue]
@@ -104,15 +107,16 @@ class Client(asyncio.Protocol):
             if self.transport.is_closing():
                 return
             self.line(line)
-        if self.length > LONGEST:
+        if self.web is not None:
+            self.browse()
+        elif self.length > LONGEST:
             self.server.numbers.errors += 1
             self.leave({"error": f"a line is longer than {LONGEST} bytes"})
 
     def line(self, line: bytes) -> None:
         self.lines += 1
-        if self.lines == 1 and line.startswith(b"GET "):
-            self.transport.write(self.server.web(line))
-            self.transport.close()
+        if self.web is not None or (self.lines == 1 and is_web(line)):
+            self.web = (self.web or b"") + line + b"\n"
             return
         fault = self.server.take(self, line)
         if fault:
@@ -121,6 +125,13 @@ class Client(asyncio.Protocol):
             self.send(fault)
             if self.garbage >= self.server.service.garbage:
                 self.transport.close()
+
+    def browse(self) -> None:
+        assert self.web is not None
+        answer = self.server.web.answer(self.web + b"".join(self.begun))
+        if answer is not None:
+            self.transport.write(answer)
+            self.transport.close()
 
     def send(self, content: dict[str, Any]) -> None:
         if not self.transport.is_closing():
@@ -160,6 +171,10 @@ class Server:
         self.guard, self.service, self.numbers = guard, service, Numbers()
         self.clients: set[Client] = set()
         self.queue: deque[Request] = deque()
+        self.rested = 0.0
+        self.latest: dict[int, tuple[float, dict[str, Any]]] = {}
+        """When each agent was last decided for, and how."""
+        self.web = Web(self)
         self.space = guard.space
         self.hello = {
             "agents": self.space.agents, "observations": self.space.obs_dim, "modes": list(self.space.modes),
@@ -231,7 +246,7 @@ class Server:
         client.waiting += 1
         self.queue.append(Request(client, content, time.perf_counter()))
         if len(self.queue) == 1:  # whoever else is heard in this turn of the loop comes along
-            asyncio.get_running_loop().call_soon(self.decide_waiting)
+            self.decide_soon()
         return None
 
     def greet(self, client: Client, hello: Any) -> dict[str, Any] | None:
@@ -245,20 +260,36 @@ class Server:
         return None
 
     def order(self, client: Client, content: dict[str, Any]) -> dict[str, Any] | None:
+        client.send({"id": content.get("id")} | self.obey(content, "client"))
+        return None
+
+    def obey(self, content: dict[str, Any], who: str) -> dict[str, Any]:
+        """Orders go at once into force; what is in force then."""
         order = content.get("override", content.get("release"))
         order = order if isinstance(order, dict) else {}
         agents = order.get("agents") if isinstance(order.get("agents"), list) else None
-        by = f"client: {order.get('by', '')}"
+        by = f"{who}: {order.get('by', '')}"
         if "override" in content:
             self.guard.override.take(order.get("action", "fail-safe"), agents, by)
         else:
             self.guard.override.release(agents, by)
-        client.send({"id": content.get("id"), "orders": plain(self.guard.override.orders)})
-        return None
+        return {"orders": plain(self.guard.override.orders)}
 
     # --- decisions --------------------------------------------------------------------------------
 
+    def decide_soon(self) -> None:
+        """At once, or after a rest in which others may come: what waits is decided together, and together is cheaper.
+        Without it 32 agents kept a core busy all the time."""
+        loop = asyncio.get_running_loop()
+        team = self.queue[0].content.get("agent") is None
+        if team or loop.time() >= self.rested:
+            loop.call_soon(self.decide_waiting)
+        else:
+            loop.call_at(self.rested, self.decide_waiting)
+
     def decide_waiting(self) -> None:
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
         try:
             for request, reply in self.decide(self.batch()):
                 request.client.answer(reply)
@@ -266,8 +297,10 @@ class Server:
             if not self.broken.done():
                 self.broken.set_exception(error)
             return
+        done = loop.time()
+        self.rested = done + REST * (done - begun)
         if self.queue:  # others are heard in between
-            asyncio.get_running_loop().call_soon(self.decide_waiting)
+            self.decide_soon()
 
     def batch(self) -> list[Request]:
         """A whole team, or waiting requests of different agents."""
@@ -293,8 +326,19 @@ class Server:
             seconds = done - request.came
             self.numbers.requests += 1
             self.numbers.took(seconds)
-            replies.append((request, answer(request.content, decision) | {"ms": round(1e3 * seconds, 3)}))
+            said = answer(request.content, decision)
+            self.remember(said)
+            replies.append((request, said | {"ms": round(1e3 * seconds, 3)}))
         return replies
+
+    def remember(self, said: dict[str, Any]) -> None:
+        """For the page."""
+        now, agent = time.monotonic(), said.get("agent")
+        if agent is not None:
+            self.latest[agent] = now, {"branch": said["branch"], "why": said["why"], "mode": said["mode"]}
+            return
+        for agent, row in enumerate(zip(said["branch"], said["why"], said["mode"], strict=True)):
+            self.latest[agent] = now, dict(zip(("branch", "why", "mode"), row, strict=True))
 
     def team(self, content: dict[str, Any]) -> Decision:
         given = {name: content.get(name) for name in ("mask", "alive", "margin", "cost", "state", "env_state")}
@@ -317,58 +361,6 @@ class Server:
         now = self.guard.clock()
         stamps = {a: c.get("stamp", now) for _, c, _ in requests for a in [c["agent"]]}
         return self.guard.decide(rows, stamps, sequence=numbers, mask=mask, alive=asked, now=now)
-
-    # --- health and metrics -----------------------------------------------------------------------
-
-    def web(self, line: bytes) -> bytes:
-        path = [*line.split(), b""][1].decode(errors="replace")
-        found = {"/health": self.health, "/metrics": self.metrics}.get(path)
-        body = ("there is /health and /metrics\n" if found is None else found()).encode()
-        status = "404 Not Found" if found is None else "200 OK"
-        head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {len(body)}\r\n"
-        return head.encode() + b"Connection: close\r\n\r\n" + body
-
-    def health(self) -> str:
-        audit = self.guard.audit
-        state = {
-            "ok": True, "decisions": self.guard.counts.decisions, "clients": len(self.clients),
-            "orders": plain(self.guard.override.orders), "audit lost": 0 if audit is None else audit.lost,
-            "seconds": round(time.monotonic() - self.numbers.started, 1),
-        }  # fmt: skip
-        return json.dumps(state) + "\n"
-
-    def metrics(self) -> str:
-        counts, numbers = self.guard.counts, self.numbers
-        assert counts.branches is not None
-        lines = ["# TYPE trident_agent_decisions_total counter"]
-        lines += [f'trident_agent_decisions_total{{branch="{b.label}"}} {counts.branches[b]}' for b in Branch]
-        simple = {
-            "decisions_total": counts.decisions, "late_total": counts.late, "requests_total": numbers.requests,
-            "busy_total": numbers.busy, "errors_total": numbers.errors,
-        }  # fmt: skip
-        for name, value in simple.items():
-            lines += [f"# TYPE trident_{name} counter", f"trident_{name} {value}"]
-        audit = self.guard.audit
-        gauges = {
-            "clients": len(self.clients), "waiting": len(self.queue),
-            "overridden_agents": len(self.guard.override.orders), "audit_lost": 0 if audit is None else audit.lost,
-        }  # fmt: skip
-        for name, value in gauges.items():
-            lines += [f"# TYPE trident_{name} gauge", f"trident_{name} {value}"]
-        for name, mean, limit in zip(self.names(), self.guard.monitor.means, self.limits(), strict=True):
-            lines.append(f'trident_cost_mean{{cost="{name}",limit="{limit:g}"}} {mean:.6g}')
-        lines.append("# TYPE trident_request_seconds histogram")
-        total = np.cumsum(numbers.buckets)
-        edges = [*(f"{edge:g}" for edge in BUCKETS), "+Inf"]
-        lines += [f'trident_request_seconds_bucket{{le="{e}"}} {t}' for e, t in zip(edges, total, strict=True)]
-        lines += [f"trident_request_seconds_sum {numbers.seconds:.6f}", f"trident_request_seconds_count {total[-1]}"]
-        return "\n".join(lines) + "\n"
-
-    def names(self) -> list[str]:
-        return [c["name"] for c in self.guard.bundle.manifest["constraints"]]
-
-    def limits(self) -> list[float]:
-        return [c["limit"] for c in self.guard.bundle.manifest["constraints"]]
 
 
 def unpacked(text: str, obs_dim: int) -> np.ndarray | str:
