@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from trident.allowed import Range, Seed, check_value
+from trident.envs.randomised import as_thought
 from trident.errors import TridentError
 from trident.fields import check_name
 from trident.renamed import former_env
@@ -305,6 +306,14 @@ class Run:
         check_fit(self.setup, self.out, setup)
         run = replace(self, setup=setup)
         run.__dict__["info"] = describe(setup)
+        return run
+
+    def randomised(self, widths: Mapping[str, float]) -> Run:
+        """The same policies where the simulator is wrong by up to these shares (only to evaluate)."""
+        settings = replace(self.setup.settings, randomise=dict(widths))
+        setup = make_setup(as_thought(self.setup.env), self.setup.algorithm.name, settings, self.info["config"])
+        run = replace(self, setup=setup._replace(spec=replace(setup.spec, name=self.setup.spec.name)))
+        run.__dict__["info"] = describe(run.setup)
         return run
 
     def table(self, style: str = "plain") -> str:

@@ -25,7 +25,7 @@ from trident.report.progress import progress_for
 from trident.report.tables import result_table
 from trident.run_directory import write_text
 from trident.training.interrupt import leaving
-from trident.training.settings import EnvArgs, read_run
+from trident.training.settings import EnvArgs, Widths, read_run
 from trident.training.zoo import is_entry
 
 Runs = Annotated[tuple[Path, ...], Length(0, 10**4)]
@@ -70,6 +70,10 @@ class EvalOptions:
     where there are limits, the others do not)."""
     references: bool = True
     """Play the scripted references too."""
+    randomise: Widths = field(default_factory=dict)
+    """What the simulator is wrong in, as shares: each episode draws how wrong from [-SHARE, SHARE]."""
+    sim_to_real: tyro.conf.FlagCreatePairsOff[bool] = False
+    """How far its limits hold in simulators that are wrong by 5, 10 and 20 %, and what to tighten them to."""
     guarded: tyro.conf.FlagCreatePairsOff[bool] = False
     """Fly the exported policy with and without the guard instead, with --faults and without (10 episodes unless told;
     a table, and figures/guarded.png)."""
@@ -89,6 +93,8 @@ Examples:
   trident eval runs/my-run --guarded --faults dropout=0.2,noise=0.1,agent-loss=1
   trident eval runs/my-run --env smarts-intersection    (another simulator)
   trident eval zoo:uav-mec/trident                      (`trident zoo`)
+  trident eval runs/my-run --randomise mass=0.1,wind=0.2
+  trident eval runs/my-run --sim-to-real                (how wrong may it be?)
 """
     options = parse(EvalOptions, argv, "eval", text)
     if options.faults and not options.guarded:
@@ -100,6 +106,11 @@ Examples:
         print(note, file=sys.stderr)
     if options.env is not None:
         run = run.on(options.env, options.env_arg)
+    keep = options.env is None and not is_entry(options.run) and not options.randomise
+    if options.sim_to_real:
+        return _sim_to_real(run, options, keep)
+    if options.randomise:
+        run = run.randomised(options.randomise)
     progress = progress_for(sys.stderr)
     with leaving(progress, f"stopped; for the rest: trident eval {options.run}"):
         try:
@@ -107,7 +118,7 @@ Examples:
                 options.episodes,
                 deterministic={"own": None, "sampled": False, "most-likely": True}[options.policy],
                 references=options.references,
-                write=options.env is None and not is_entry(options.run),
+                write=keep,
                 progress=progress,
             )
         finally:
@@ -129,6 +140,21 @@ def _evaluate_guarded(options: EvalOptions, told: bool) -> int:
     finally:
         progress.end()
     print(f"\n{options.run / 'figures' / 'guarded.png'}")
+    return 0
+
+
+def _sim_to_real(run: api.Run, options: EvalOptions, keep: bool) -> int:
+    from trident.export.sim_to_real import FILE, sim_to_real, table
+
+    progress = progress_for(sys.stderr)
+    deterministic = {"own": None, "sampled": False, "most-likely": True}[options.policy]
+    try:
+        found = sim_to_real(run, options.episodes, deterministic, progress, write=keep)
+    finally:
+        progress.end()
+    print(table(found))
+    if keep:
+        print(f"\n{run.out / FILE}: `trident export` writes it into the manifest")
     return 0
 
 

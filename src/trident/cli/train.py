@@ -52,6 +52,8 @@ what is trained:
   --limit NAME=VALUE   another limit on a mean cost per step
                        ({limits})
   --env-arg NAME=VALUE what an imported environment is called with
+  --randomise NAME=SHARE,...
+                       train in simulators that are wrong by up to so much
   --shielded           pass every action through the environment's shield
   --warm-start POLICY  imitate this scripted policy before the first round
   --start-from RUN     go on from what another run has learned

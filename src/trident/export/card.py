@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from trident.export.sim_to_real import verdict
+
 
 def card(manifest: dict[str, Any]) -> str:
     env, run, kind = manifest["env"], manifest["run"], manifest["kind"]
@@ -29,6 +31,10 @@ def card(manifest: dict[str, Any]) -> str:
         "",
         *_evaluation(manifest["evaluation"]),
         "",
+        "## Where the world is not as simulated",
+        "",
+        *_sim_to_real(manifest.get("sim to real")),
+        "",
         "## Where it stops",
         "",
         f"Fail-safe: {manifest['fail_safe']['name']} ({manifest['fail_safe']['help']}). Base policy: "
@@ -53,6 +59,17 @@ def _evaluation(found: dict[str, Any] | None) -> list[str]:
     how = f"{found['episodes']} episodes per seed, {found['flown']} actions, seeds {found['seeds']}"
     rows = [f"| {name} | {v['value']:.4g} | {v['low']:.4g} | {v['high']:.4g} |" for name, v in found["values"].items()]
     return [f"{how}; 95 % bootstrap over seeds.", "", "| per step | mean | from | to |", "|---|---:|---:|---:|", *rows]
+
+
+def _sim_to_real(found: dict[str, Any] | None) -> list[str]:
+    if found is None:
+        return ["Nobody has tried (`trident eval RUN --sim-to-real`, before the export)."]
+    names = list(found["limits"])
+    rows = [
+        f"| {row['what']} | {100 * row['wrong by']:g} % | " + " | ".join(f"{c:.4g}" for c in row["cost"]) + " |"
+        for row in found["rows"]
+    ]
+    return [verdict(found), "", f"| wrong | by | {' | '.join(names)} |", "|---|---:|" + "---:|" * len(names), *rows]
 
 
 def _parity(found: dict[str, Any] | None) -> list[str]:

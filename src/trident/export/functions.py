@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from trident.envs.randomised import Erring, as_thought
 from trident.types import Algorithm, AnyEnv, EnvSpec, HybridAction, View, decode_params
 
 Inputs = dict[str, tuple[tuple[int, ...], Any]]
@@ -62,6 +63,7 @@ def base_policy(env: AnyEnv, spec: EnvSpec, agent: int | None) -> Function | Non
 
 def shield(env: AnyEnv, spec: EnvSpec) -> Function | None:
     """The environment's filter of joint actions; it reads the environment's own state, leaf by leaf."""
+    env = as_thought(env)
     if env.shield is None:
         return None
     example = jax.eval_shape(env.reset, jax.random.key(0))[0]  # pyright: ignore[reportArgumentType]
@@ -78,6 +80,7 @@ def shield(env: AnyEnv, spec: EnvSpec) -> Function | None:
 
 def leaves_of(env_state: Any) -> dict[str, Any]:
     """Arrays of an environment's private state by name, as a shield program takes them."""
+    env_state = env_state.state if isinstance(env_state, Erring) else env_state
     paths = jax.tree_util.tree_flatten_with_path(env_state)[0]
     return {"state" + jax.tree_util.keystr(path): leaf for path, leaf in paths}
 

@@ -67,6 +67,12 @@ ROTORS = {
 }
 
 
+def laden(rotor: Rotor, mass: Float[Array, ""]) -> Rotor:
+    """The same rotor under so many times the weight W: Pi ~ W^1.5, v0 ~ W^0.5."""
+    induced, velocity = rotor.induced * mass**1.5, rotor.induced_velocity * mass**0.5
+    return rotor._replace(induced=induced, induced_velocity=velocity)  # pyright: ignore[reportArgumentType]
+
+
 def propulsion_power(speed: Float[Array, "*shape"], rotor: Rotor) -> Float[Array, "*shape"]:
     """Power in W at `speed` in m/s."""
     v2 = speed * speed

@@ -17,8 +17,9 @@ from typing import Annotated, Any, NamedTuple
 import jax
 from tyro.constructors import PrimitiveConstructorSpec
 
-from trident.allowed import Length, Name, Range, Seed, check_value, checked
+from trident.allowed import Length, Name, Range, Seed, Share, check_value, checked
 from trident.envs.checks.shapes import declaration_faults
+from trident.envs.randomised import randomised
 from trident.errors import TridentError
 from trident.fields import change, check_name
 from trident.renamed import ALGORITHMS, ENVS, current
@@ -69,6 +70,28 @@ EnvArg = bool | Annotated[float, Range(-1e300, 1e300)] | Name
 
 EnvArgs = Annotated[dict[Name, EnvArg], _ENV_ARGS]
 
+
+def parse_widths(words: list[str]) -> dict[str, float]:
+    """["wind=0.1,mass=0.2"] -> {"wind": 0.1, "mass": 0.2}"""
+    widths = {}
+    for word in filter(None, ",".join(words).split(",")):
+        name, _, value = word.partition("=")
+        try:
+            widths[name.strip()] = float(value)
+        except ValueError:
+            raise TridentError(f"--randomise wants NAME=SHARE, e.g. --randomise mass=0.1, not {word!r}") from None
+    return widths
+
+
+_WIDTHS = PrimitiveConstructorSpec(
+    nargs="*",
+    metavar="NAME=SHARE,...",
+    instance_from_str=parse_widths,
+    is_instance=lambda x: isinstance(x, dict),
+    str_from_instance=lambda widths: [f"{k}={v:g}" for k, v in widths.items()],
+)
+Widths = Annotated[dict[Name, Share], _WIDTHS]
+
 _LIMITS = PrimitiveConstructorSpec(
     nargs="*",
     metavar="NAME=VALUE",
@@ -113,6 +136,8 @@ class Settings:
     """Other limits than the environment's own, on the mean cost per step."""
     env_arg: EnvArgs = field(default_factory=dict)
     """For an environment by import string: what its class or function is called with."""
+    randomise: Widths = field(default_factory=dict)
+    """What the simulator may be wrong in, as shares: each episode draws how wrong from [-SHARE, SHARE]."""
     warm_start: Name | None = None
     """Scripted policy the learner is fitted to before the first round."""
     warm_start_rounds: Annotated[int, Range(1, 10**4)] = 4
@@ -190,6 +215,7 @@ def make_setup(env: str | AnyEnv, algo: str, settings: Settings, config: Any = N
     env = current(env, ENVS) if isinstance(env, str) else env
     name = env if isinstance(env, str) else env.spec.name  # a variant may share its spec with the original
     env = make_env(env, settings.env_arg) if isinstance(env, str) else env
+    env = randomised(env, settings.randomise)
     for limit in settings.limit:
         check_name("constraint", limit, [c.name for c in env.spec.constraints], name)
     spec = dataclasses.replace(env.spec.with_limits(settings.limit), name=name)
@@ -238,6 +264,7 @@ def identity(setup: Setup) -> dict[str, Any]:
     decides += [] if settings.start_from is None else [settings.start_from]
     decides += ["seeds apart"] if settings.seeds_apart else []
     decides += [settings.env_arg] if settings.env_arg else []
+    decides += [settings.randomise] if settings.randomise else []
     return {
         "env": setup.spec.name,
         "version": setup.spec.version,

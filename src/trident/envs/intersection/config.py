@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from trident.errors import TridentError
 
@@ -79,6 +79,9 @@ class IntersectionConfig:
     """The shield's gap between two bumpers when both have braked to a stop."""
     seen: int = 5
     """Nearest vehicles in the observation."""
+
+    errors: ClassVar[dict[str, Any]] = {}
+    """What a simulator that is wrong has otherwise (`trident.envs.randomised`)."""
 
     def __post_init__(self) -> None:
         if not self.horizon:

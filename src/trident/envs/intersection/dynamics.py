@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from trident.envs.intersection.config import ARMS, LANES, IntersectionConfig
 from trident.envs.intersection.roads import SIGMA, locate, path_of, pick, roads, turned
+from trident.envs.randomised import off
 from trident.physics import braking, vehicle
 from trident.types import HybridAction
 
@@ -106,7 +107,8 @@ def choose_lane(config: IntersectionConfig, t: Traffic, mode: Int[Array, "N"]) -
 
 def pedals(config: IntersectionConfig, params: Float[Array, "N P"]) -> Float[Array, "N"]:
     """Acceleration from both pedals; the lower half of the brake pedal's range is free play."""
-    return params[:, 0] - jnp.maximum(params[:, 1], 0.0)
+    push, pull = params[:, 0], jnp.maximum(params[:, 1], 0.0)
+    return off(config.errors, "engine", push) - off(config.errors, "brakes", pull)
 
 
 def bend_ahead(config: IntersectionConfig, t: Traffic, path: Int[Array, "N"]) -> Float[Array, "N"]:
@@ -138,7 +140,8 @@ def drive(config: IntersectionConfig, t: Traffic, action: HybridAction) -> Traff
     c, path = config, t.path
     angle = steer(c, t, path, action.params[:, 2])
     speed, distance = vehicle.travel(t.speed, pedals(c, action.params), c.step, c.top_speed)
-    curvature = vehicle.within_grip(vehicle.curvature_of(angle, c.wheelbase), t.speed, c.grip)
+    bend = off(c.errors, "steering", vehicle.curvature_of(angle, c.wheelbase))
+    curvature = vehicle.within_grip(bend, t.speed, c.grip)
     pose = vehicle.advance(vehicle.Pose(t.x, t.y, t.heading, t.cos, t.sin), curvature, distance)
     s, e, error = locate(c, pose.x, pose.y, pose.heading, path)
     moved = pose._asdict() | {"speed": speed, "steer": angle, "s": s, "e": e, "error": error}

@@ -5,13 +5,18 @@ Positions in grid units; y points north. Armies are written as in the maps' name
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, ClassVar
 
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
+from trident.envs.randomised import off
 from trident.errors import TridentError
 from trident.physics.combat import UNITS, UnitType, can_attack, can_heal, hit_damage
 
@@ -107,6 +112,9 @@ class SmacConfig:
     crowding_limit: float = 0.5
     """Living allies that crowd another, as a share."""
 
+    errors: ClassVar[dict[str, Any]] = {}
+    """What a simulator that is wrong has otherwise (`trident.envs.randomised`)."""
+
     def __post_init__(self) -> None:
         if isinstance(self.map, str) and self.map not in MAPS:
             near = difflib.get_close_matches(self.map, MAPS, n=1, cutoff=0.5)
@@ -138,6 +146,17 @@ class SmacConfig:
     def roster(self) -> Roster:
         return make_roster(self.field.allies, self.field.enemies)
 
+    @property
+    def fielded(self) -> Roster:
+        """The roster as it really fights."""
+        roster = self.roster
+        if not self.errors:
+            return roster
+        ours = jnp.arange(roster.size) < roster.allies
+        damage = jnp.where(ours[:, None], roster.damage, off(self.errors, "enemy-damage", roster.damage))
+        speed = jnp.where(ours, off(self.errors, "speed", roster.speed), roster.speed)
+        return dataclasses.replace(roster, damage=damage, speed=speed)
+
 
 @dataclass(frozen=True, eq=False)
 class Roster:
@@ -151,7 +170,7 @@ class Roster:
     attacks: np.ndarray
     period: np.ndarray  # ticks
     reach: np.ndarray
-    speed: np.ndarray  # grid units per tick
+    speed: np.ndarray | Array  # grid units per tick
     radius: np.ndarray
     width: np.ndarray  # radius that others and walls cannot enter
     regrowth: np.ndarray
@@ -160,7 +179,7 @@ class Roster:
     dps: np.ndarray  # per s
     touch: np.ndarray  # [n, n] sum of the radii from which reach is measured
     body: np.ndarray  # [n, n] least distance of the centres; far below zero for pairs that pass over each other
-    damage: np.ndarray  # [n attacker, n target] of one attack, before armour
+    damage: np.ndarray | Array  # [n attacker, n target] of one attack, before armour
     allowed: np.ndarray  # [n actor, n target] bool: may attack (the other side) or heal (its own)
 
     @property

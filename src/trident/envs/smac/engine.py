@@ -126,7 +126,7 @@ def look_at(
 
 def strike(config: SmacConfig, units: Units, target: Int[Array, "n"], fires: Bool[Array, "n"]) -> Units:
     """All shots of a tick fall together; weapons that fired start to cool down."""
-    roster = config.roster
+    roster = config.fielded
     aim = jnp.where(fires, target, roster.size)  # beyond the last unit: dropped
     one = jnp.asarray(roster.damage)[np.arange(roster.size), jnp.maximum(target, 0)]
     blows = jnp.stack([one, jnp.asarray(roster.attacks)], -1)
@@ -209,7 +209,7 @@ def walk(
     config: SmacConfig, orders: Orders, units: Units, seen: tuple[Array, Array, Array, Array], cooling: Bool[Array, "n"]
 ) -> Units:
     """Approach the target, else the goal; while its weapon cools down also drift. Who is in reach stands."""
-    roster = config.roster
+    roster = config.fielded
     tx, ty, gap, valid = seen
     gx, gy = orders.goal_x - units.x, orders.goal_y - units.y
     gx, gy = jnp.where(valid, tx, gx), jnp.where(valid, ty, gy)

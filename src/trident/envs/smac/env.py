@@ -12,6 +12,8 @@ Costs (the `-safe` variants): `losses`, allied health and shields lost in the st
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,10 +23,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from trident.envs.randomised import Errors, Uncertain, with_errors
 from trident.envs.smac import scripted
 from trident.envs.smac.actions import DIRECTIONS, FIRST_TARGET, NO_OP, STOP, allowed_modes, ally_orders, crowded, gaps
 from trident.envs.smac.base_policy import base_policy
-from trident.envs.smac.config import MAPS, TICKS, SmacConfig
+from trident.envs.smac.config import MAPS, TICK, TICKS, SmacConfig
 from trident.envs.smac.engine import NOBODY, Fire, Orders, Units, battle, confine, separate
 from trident.envs.smac.physics import build_physics, pack
 from trident.physics import combat
@@ -320,6 +323,10 @@ class Smac:
     """The environment for one battle; see `SmacConfig` for every number and `VARIANTS` for named maps."""
 
     shield = None
+    uncertain: Mapping[str, Uncertain] = {
+        "enemy-damage": Uncertain("damage of an enemy's blow"),
+        "speed": Uncertain("speed of the allies"),
+    }
 
     def __init__(self, config: SmacConfig = SmacConfig()):  # noqa: B008 (frozen)
         self.config = config
@@ -338,7 +345,7 @@ class Smac:
             kinds=tuple(roster.types.index(each) for each in roster.types[: roster.allies]),
             metrics=METRICS,
             obs_names=observation_names(config, self.action),
-            step_seconds=TICKS / 22.4,
+            step_seconds=TICKS * TICK,
             fail_safe=fail_safe(self.action.num_modes),
         )
         suggest = partial(base_policy, config, self.action.num_modes)
@@ -351,6 +358,11 @@ class Smac:
             return follow(self.action, suggest, self._look(state.units, state.t)[0])
 
         self.scripted = scripted.policies(config, self.action) | {"nominal": nominal, "base-policy": follow_base}
+
+    def varied(self, errors: Errors) -> Smac:
+        other = copy.copy(self)
+        other.config = with_errors(self.config, errors)
+        return other
 
     def reset(self, key: Key) -> tuple[SmacState, TimeStep]:
         units = initial_units(self.config, key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Literal, get_args, get_type_hints
+from typing import Any, ClassVar, Literal, get_args, get_type_hints
 
 import numpy as np
 from jaxtyping import Float
@@ -132,6 +132,9 @@ class UavMecConfig:
     """Nearest users in the observation."""
     seen_uavs: int = 3
     """Nearest other UAVs in the observation."""
+
+    errors: ClassVar[dict[str, Any]] = {}
+    """What a simulator that is wrong has otherwise (`trident.envs.randomised`)."""
 
     def __post_init__(self) -> None:
         derived = {

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from trident.envs.geometry import disc_to_square, square_to_disc
+from trident.envs.randomised import off
 from trident.envs.uav_mec.config import UavMecConfig
 from trident.physics import channel, offloading, propulsion
 
@@ -84,7 +85,14 @@ def speed_of(velocity: Float[Array, "*n 2"]) -> Float[Array, "*n"]:
 
 def fly(config: UavMecConfig, uav: Float[Array, "*n 2"], velocity: Float[Array, "*n 2"]) -> Float[Array, "*n 2"]:
     """One slot of flight; the border of the area stops a UAV."""
+    if "wind" in config.errors:
+        velocity = velocity + config.max_speed * config.errors["wind"]
     return jnp.clip(uav + config.slot * velocity, 0.0, config.area)
+
+
+def rotor_of(config: UavMecConfig) -> propulsion.Rotor:
+    rotor = propulsion.ROTORS[config.rotor]
+    return propulsion.laden(rotor, 1.0 + config.errors["mass"][0]) if "mass" in config.errors else rotor
 
 
 # --- users ----------------------------------------------------------------------------------------
@@ -148,14 +156,16 @@ def uplink_rate(config: UavMecConfig, reach: Float[Array, "*shape"]) -> Float[Ar
     """User to UAV, Mbit/s."""
     loss = channel.air_to_ground_loss(config.channel, reach, config.altitude, 0.0, config.carrier)
     noise = channel.noise_dbm(config.user_bandwidth, config.noise_figure)
-    return channel.shannon_rate(config.user_bandwidth, channel.watt_to_dbm(config.user_power), loss, noise)
+    rate = channel.shannon_rate(config.user_bandwidth, channel.watt_to_dbm(config.user_power), loss, noise)
+    return off(config.errors, "channel", rate)
 
 
 def backhaul_efficiency(config: UavMecConfig, distance: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """UAV to fog, bit/s/Hz."""
     loss = channel.air_to_ground_loss(config.channel, distance, config.altitude, config.fog_height, config.carrier)
     noise = channel.noise_dbm(config.uav_bandwidth, config.noise_figure)
-    return channel.spectral_efficiency(channel.watt_to_dbm(config.uav_power), loss, noise)
+    efficiency = channel.spectral_efficiency(channel.watt_to_dbm(config.uav_power), loss, noise)
+    return off(config.errors, "channel", efficiency)
 
 
 def serve(
@@ -197,7 +207,7 @@ def serve(
     alone = offloading.compute_time(size, work, c.user_ghz)
     latency = jnp.where(of_user(jnp.ones_like(load)) > 0.5, served, alone)
     per_gigacycle = offloading.compute_energy(1.0 - ratio, c.uav_ghz, c.uav_capacitance)
-    fly_energy = c.slot * propulsion.propulsion_power(speed, propulsion.ROTORS[c.rotor])
+    fly_energy = c.slot * propulsion.propulsion_power(speed, rotor_of(c))
     sent = c.uav_power * ratio * slowness * (link @ size)
     energy = fly_energy + per_gigacycle * (link @ cycles) + sent
     return Service(latency, energy, per_gigacycle, load, fog_tasks)

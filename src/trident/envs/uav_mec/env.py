@@ -12,6 +12,8 @@ of the users were covered (not charged during the deployment grace); optionally 
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -21,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from trident.envs.randomised import Errors, Uncertain, with_errors
 from trident.envs.uav_mec import scripted
 from trident.envs.uav_mec.base_policy import EFFICIENCY_SCALE, SECTORS, base_policy
 from trident.envs.uav_mec.config import UavMecConfig, lattice
@@ -305,6 +308,12 @@ class UavMec:
     is then told something wrong (the paper's omega_2 : omega_1).
     """
 
+    uncertain: Mapping[str, Uncertain] = {
+        "wind": Uncertain("steady wind, of the top speed", size=2),
+        "mass": Uncertain("take-off mass, on which hovering depends"),
+        "channel": Uncertain("rate of every link"),
+    }
+
     def __init__(self, config: UavMecConfig = UavMecConfig(), omega: float = 1.0):  # noqa: B008 (frozen)
         self.config = config
         shapes = jax.eval_shape(lambda key: self._look(initial_state(config, key)), jax.random.key(0))
@@ -334,6 +343,11 @@ class UavMec:
 
         self.scripted = scripted.policies(config) | {"nominal": nominal, "base-policy": follow_base}
         self.shield = scripted.build_shield(config)
+
+    def varied(self, errors: Errors) -> UavMec:
+        other = copy.copy(self)
+        other.config = with_errors(self.config, errors)
+        return other
 
     def reset(self, key: Key) -> tuple[MecState, TimeStep]:
         state = initial_state(self.config, key)
