@@ -13,6 +13,7 @@ import pytest
 from support import bundles
 
 from trident.errors import TridentError
+from trident.export import robot
 from trident.export.bundle import seal
 from trident.runtime import open_bundle
 from trident.runtime.bundle import check_fits
@@ -106,8 +107,8 @@ def test_the_manifest_is_sealed_again_after_a_deliberate_change(copy):
 
 
 @pytest.fixture(scope="module")
-def numpy_only(tmp_path_factory):
-    """An environment with NumPy and this package's source, and nothing else."""
+def bare(tmp_path_factory):
+    """An environment with NumPy and nothing else."""
     folder = tmp_path_factory.mktemp("robot")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
     python = folder / "venv" / "bin" / "python"
@@ -117,8 +118,17 @@ def numpy_only(tmp_path_factory):
     for name in ("numpy", "numpy.libs"):
         if (packages / name).exists():
             (site / name).symlink_to(packages / name)
-    (site / "trident").symlink_to(SOURCE)
     return python
+
+
+@pytest.fixture
+def numpy_only(bare):
+    """The same with this package's source."""
+    code = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    site = subprocess.run([bare, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    (Path(site) / "trident").symlink_to(SOURCE)
+    yield bare
+    (Path(site) / "trident").unlink()
 
 
 def test_a_machine_with_numpy_alone_decides_serves_and_audits(numpy_only, whole, tmp_path):
@@ -140,3 +150,23 @@ print(action.mode.tolist(), reasons[0].branch)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("trident: nowhere is not a bundle")
     assert done.stderr.count("\n") == 1
+
+
+def test_the_runtime_in_a_bundle_is_all_that_a_machine_needs(bare, whole, tmp_path):
+    """One file beside the bundle, and an environment in which nothing of trident is installed."""
+    file = tmp_path / robot.FILE
+    file.write_bytes(robot.packed())
+    assert robot.packed() == file.read_bytes()
+    code = """
+import sys; sys.path.insert(0, sys.argv[1])
+import numpy as np, trident.runtime as rt
+guard = rt.Guard(sys.argv[2], audit=rt.Audit("log"))
+print(guard.decide(np.zeros((3, 4))).reasons[0].branch, rt.__file__)
+"""
+    run = lambda *words: subprocess.run([bare, *words], capture_output=True, text=True, cwd=tmp_path)  # noqa: E731
+    done = run("-c", code, file, whole)
+    assert (done.stdout.split(), done.stderr) == (["policy", f"{file}/trident/runtime/__init__.py"], "")
+    done = run(file, "audit", "log", "--replay", whole)
+    assert "replayed: 1 decisions, bit for bit the same" in done.stdout
+    done = run(file, "serve", "nowhere")
+    assert (done.returncode, done.stderr.count("\n"), "is not a bundle" in done.stderr) == (2, 1, True)

@@ -36,6 +36,10 @@ class ExportOptions:
     """Steps that the monitor looks ahead by the environment's physics; -1: not at all."""
     observations: Count = 10_000
     """Recorded observations on which NumPy is compared with JAX."""
+    iree: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Add the policy as an IREE module, which needs neither Python nor JAX where it runs (extra: iree)."""
+    onnx: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Add it as an ONNX graph, if it is a network and its actions are the most likely ones (extra: onnx)."""
     trust: tyro.conf.FlagCreatePairsOff[bool] = False
     """Import the environment from the module that the run names, which is to run its code."""
 
@@ -55,7 +59,9 @@ Examples:
 
     progress = progress_for(sys.stderr)
     flown = {"own": None, "sampled": False, "most-likely": True}[options.policy]
-    choices = Choices(options.seed, options.agent, flown, options.ahead, options.observations)
+    choices = Choices(
+        options.seed, options.agent, flown, options.ahead, options.observations, options.iree, options.onnx
+    )
     try:
         manifest = export_run(api.load(options.run, trust=options.trust), options.out, choices, progress)
     finally:

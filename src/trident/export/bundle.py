@@ -12,6 +12,7 @@ import sys
 import tempfile
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,10 @@ import numpy as np
 
 from trident.api import Run
 from trident.errors import TridentError
-from trident.export import functions, stablehlo
+from trident.export import functions, iree_module, onnx_graph, robot, sim_to_real, stablehlo
 from trident.export.card import card
 from trident.export.recording import Recording, record
+from trident.export.rounding import between_roundings, rounding
 from trident.export.tracing import trace
 from trident.report.progress import Progress, Silent
 from trident.report.specification import evaluation_of, specification
@@ -30,6 +32,7 @@ from trident.run_directory import write, write_text
 from trident.runtime import tensors
 from trident.runtime.bundle import CARD, FORMAT, MANIFEST, WEIGHTS, digest_of
 from trident.runtime.parity import SELF_TEST, TOLERANCE
+from trident.runtime.program import Program
 from trident.training.backend import backend_of
 from trident.types import EnvSpec, FailSafe
 
@@ -46,6 +49,8 @@ class Choices:
     deterministic: bool | None = None
     ahead: int = 1
     observations: int = 10_000
+    iree: bool = False
+    onnx: bool = False
 
 
 def export(run: Run, out: Path, choices: Choices = Choices(), progress: Progress | None = None) -> dict[str, Any]:  # noqa: B008 (frozen)
@@ -79,22 +84,41 @@ def _fill(folder: Path, run: Run, choices: Choices, progress: Progress) -> dict[
     parts = _functions(run, choices, deterministic)
     progress.doing("writing the programs")
     arrays = _space_arrays(spec, choices.agent, recording)
+    programs, traced = {}, {}
     for name, function in parts.items():
         program, constants = trace(function.call, function.weights, function.inputs)
+        programs[name], traced[name] = Program(program, constants), (program, constants)
         write_text(folder / f"{name}.json", json.dumps(program, separators=(",", ":")))
         arrays |= {f"{name}/{key}": value for key, value in constants.items()}
     write(folder / WEIGHTS, lambda file: file.write(tensors.dump(arrays)))
     write(folder / stablehlo.FILE, lambda file: file.write(stablehlo.serialise(parts["policy"])))
+    backends = _backends(folder, parts["policy"], traced["policy"], choices, progress)
+    write(folder / robot.FILE, lambda file: file.write(robot.packed()))
     progress.doing("asking JAX for the same decisions")
-    answers = _answers(run, parts, recording, choices.agent, choices.observations)
+    answers = _answers(run, parts, programs, recording, choices)
     write(folder / SELF_TEST, lambda file: file.write(tensors.dump({k: a[:SAMPLE] for k, a in answers.items()})))
-    manifest = describe(run, choices, deterministic, recording, answers, folder)
+    manifest = describe(run, choices, deterministic, recording, answers, folder) | {"backends": backends}
     write_text(folder / CARD, card(manifest))
     seal(folder, manifest)
     progress.doing("comparing in a clean process without JAX")
     manifest["parity"] = clean_parity(folder, answers)
     write_text(folder / CARD, card(manifest))
     return seal(folder, manifest)
+
+
+def _backends(folder: Path, function: functions.Function, traced: Any, choices: Choices, progress: Progress) -> Any:
+    """The policy for other ways of running it, as asked for: what each of them takes, and where it runs."""
+    made = {}
+    if choices.iree:
+        progress.doing("compiling by IREE")
+        data, inputs = iree_module.compiled(function)
+        write(folder / iree_module.FILE, lambda file: file.write(data))
+        made["iree"] = {"inputs": inputs, "machine": platform.machine(), "version": version("iree-base-compiler")}
+    if choices.onnx:
+        model, inputs = onnx_graph.graph(*traced)
+        write(folder / onnx_graph.FILE, lambda file: file.write(model))
+        made["onnx"] = {"inputs": inputs, "opset": onnx_graph.OPSET, "version": version("onnx")}
+    return made
 
 
 def seal(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
@@ -133,12 +157,14 @@ def _space_arrays(spec: EnvSpec, agent: int | None, recording: Recording) -> dic
 
 
 def _answers(
-    run: Run, parts: dict[str, functions.Function], recording: Recording, agent: int | None, observations: int
+    run: Run, parts: dict[str, functions.Function], programs: dict[str, Program], recording: Recording, choices: Choices
 ) -> dict[str, np.ndarray]:
     """Inputs of every program and what JAX makes of them."""
-    n = recording.obs.shape[1]
+    n, agent, observations = recording.obs.shape[1], choices.agent, choices.observations
     count = min(len(recording.obs), -(-observations // n) if agent is None else observations)
     own = slice(None) if agent is None else slice(agent, agent + 1)
+    action = run.setup.spec.action
+    width = (action.high - action.low).max(axis=1)[own]
     keys = np.asarray(jax.random.key_data(jax.random.split(jax.random.key(0), count)))
     rows: dict[str, Any] = {
         "obs": recording.obs[:count, own], "mask": recording.mask[:count, own], "alive": recording.alive[:count, own],
@@ -154,24 +180,13 @@ def _answers(
         answers |= {f"{name}/{key}": np.asarray(x) for key, x in given.items()}
         answers |= {f"{name}/out.{key}": np.asarray(x) for key, x in out.items()}
         if "obs" in given:
-            answers[f"{name}/rounding"] = rounding(call, given, out)
+            spread = rounding(call, given, out)
+            answers[f"{name}/rounding"] = between_roundings(parts[name], programs[name], given, out, spread, width)
         if name == "policy":
             rows |= out
     if "shield" in parts:
         answers |= _shield_answers(run, parts["shield"])
     return answers
-
-
-def rounding(call: Any, given: dict[str, Any], out: dict[str, Any], tries: int = 4) -> np.ndarray:
-    """What one rounding of the observations changes in JAX's own parameters [R, N]. Two ways of computing the same in
-    single precision cannot agree better than that: JAX, compiled and operation by operation, does not."""
-    rng, spread = np.random.default_rng(0), np.zeros(given["obs"].shape[:2], np.float32)
-    for _ in range(tries):
-        near = given["obs"] * (1.0 + rng.choice([-1.0, 1.0], given["obs"].shape) * 2.0**-23)
-        other = call(**(given | {"obs": near.astype(np.float32)}))
-        change = np.abs(other["params"] - out["params"]).max(axis=-1)
-        spread = np.maximum(spread, np.where(other["mode"] == out["mode"], change, 0.0))
-    return spread
 
 
 def _shield_answers(run: Run, function: functions.Function) -> dict[str, np.ndarray]:
@@ -225,6 +240,7 @@ def describe(
         "monitor": thresholds(spec, answers.get("foresee/out.cost")),
         **specification(info, [c.limit for c in spec.constraints]),
         "evaluation": evaluation_of(info, run.result),
+        "sim to real": sim_to_real.read(run.out),
         "worst episode": {
             c.name: float(recording.episode_cost[:, k].max()) for k, c in enumerate(spec.constraints)
         } | {"episodes": len(recording.episode_cost)},
@@ -318,4 +334,5 @@ def clean_parity(folder: Path, answers: dict[str, np.ndarray]) -> dict[str, Any]
     found = json.loads(done.stdout.splitlines()[-1])
     if found["fault"]:
         raise TridentError(f"the bundle does not compute what JAX does, nothing was exported: {found['fault']}")
-    return {"programs": found["programs"], "tolerance": TOLERANCE, "latency": found["latency"]}
+    kept = ("programs", "latency", "backends")
+    return {name: found[name] for name in kept} | {"tolerance": TOLERANCE}

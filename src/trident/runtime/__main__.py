@@ -6,13 +6,18 @@ import sys
 from trident.errors import TridentError
 from trident.runtime.command import main
 
-try:
-    sys.exit(main(prog="python -m trident.runtime"))
-except TridentError as error:
-    if os.environ.get("TRIDENT_DEBUG"):
-        raise
-    print(f"trident: {error}", file=sys.stderr)
-    sys.exit(2)
-except OSError as error:
-    print(f"trident: {error.filename}: {error.strerror}", file=sys.stderr)
-    sys.exit(2)
+
+def run(prog: str) -> int:
+    try:
+        return main(prog=prog)
+    except TridentError as error:
+        if os.environ.get("TRIDENT_DEBUG"):
+            raise
+        print(f"trident: {error}", file=sys.stderr)
+    except OSError as error:
+        print(f"trident: {error.filename}: {error.strerror}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(run("python -m trident.runtime"))

@@ -1,4 +1,4 @@
-"""A bundle: the directory that `trident export` writes. Everything in it is data, and every byte is accounted for.
+"""A bundle: the directory that `trident export` writes. What is opened of it is data, and every byte is accounted for.
 
     manifest.json         what it is: versions, spaces, limits, thresholds, evaluation, sha256 of every other file
     weights.safetensors   all constants of the programs
@@ -6,6 +6,7 @@
                           shield and what physics foresees
     card.md               the same for people
     policy.stablehlo      the policy for JAX
+    runtime.pyz           this package's runtime: Python and NumPy run the bundle with it, with nothing installed
     selftest.safetensors  some recorded inputs and JAX's answers, for `trident runtime check`
 
 The hashes find accidents and careless changes. They are no signature: who can change a file can change the manifest.

@@ -13,6 +13,7 @@ from typing import Any
 
 from trident.errors import TridentError
 from trident.runtime import audit as auditing
+from trident.runtime.backends import BACKENDS, policy_of
 from trident.runtime.bundle import open_bundle
 from trident.runtime.guard import Guard
 from trident.runtime.parity import self_test
@@ -41,6 +42,7 @@ def parser(prog: str = "trident runtime") -> argparse.ArgumentParser:
     )
     check = commands.add_parser("check", help="test a bundle on this machine", description="Test a bundle here.")
     _bundle(check)
+    _backend(check)
     serve = commands.add_parser(
         "serve", help="decide for clients", formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Decide for clients over a socket: JSON lines, see docs/deployment.md.\n\n"
@@ -56,7 +58,7 @@ def parser(prog: str = "trident runtime") -> argparse.ArgumentParser:
     serve.add_argument("--deadline", type=float, help="seconds the policy may take (default: the bundle's)")
     serve.add_argument("--idle", type=float, default=30.0, help="seconds until a silent client is let go (default 30)")
     serve.add_argument("--seed", type=int, default=0, help="of the draws of a sampled policy")
-    serve.add_argument("--backend", choices=BACKENDS, default="numpy", help="what runs the policy (default numpy)")
+    _backend(serve)
     load = commands.add_parser("load", help="load-test a server", description="Time a server's answers under load.")
     load.add_argument("--host", default="127.0.0.1", help="where it listens")
     load.add_argument("--port", type=int, default=7700, help="its port (default 7700)")
@@ -79,19 +81,8 @@ def _bundle(command: argparse.ArgumentParser) -> None:
     command.add_argument("bundle", type=Path, metavar="BUNDLE", help="what `trident export` wrote")
 
 
-BACKENDS = ("numpy", "jax")
-
-
-def policy_of(folder: Path, backend: str) -> Any:
-    """None is the NumPy program itself. Others are imported only when asked for."""
-    if backend == "numpy":
-        return None
-    import importlib
-
-    try:
-        return importlib.import_module("trident.export.stablehlo").policy(folder)
-    except (ImportError, FileNotFoundError) as error:
-        raise TridentError(f"the backend {backend} cannot be used here: {error}") from error
+def _backend(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--backend", choices=BACKENDS, default="numpy", help="what runs the policy (default numpy)")
 
 
 def main(argv: list[str] | None = None, prog: str = "trident runtime") -> int:
@@ -102,7 +93,7 @@ def main(argv: list[str] | None = None, prog: str = "trident runtime") -> int:
 def check(options: argparse.Namespace) -> int:
     bundle = open_bundle(options.bundle)
     print(bundle)
-    print(json.dumps(self_test(bundle), indent=1))
+    print(json.dumps(self_test(bundle, options.backend), indent=1))
     return 0
 
 
@@ -138,7 +129,7 @@ def serve(options: argparse.Namespace) -> int:
     log = None if options.audit is None else auditing.Audit(options.audit)
     given = {} if options.deadline is None else {"deadline": options.deadline}
     guard = Guard(
-        bundle, policy=policy_of(options.bundle, options.backend), audit=log, override_file=options.override,
+        bundle, policy=policy_of(bundle, options.backend), audit=log, override_file=options.override,
         seed=options.seed, **given,
     )  # fmt: skip
     guard.override.listen()
@@ -151,7 +142,7 @@ def serve(options: argparse.Namespace) -> int:
         await server.run(lambda port: print(f"{bundle}\non {options.host}:{port}, pid {os.getpid()}", flush=True), stop)
 
     asyncio.run(run())
-    print(server.health(), end="", file=sys.stderr)
+    print(server.web.health(), end="", file=sys.stderr)
     return 0
 
 

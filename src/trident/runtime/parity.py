@@ -15,6 +15,7 @@ import numpy as np
 
 from trident.errors import TridentError
 from trident.runtime import tensors
+from trident.runtime.backends import policy_of, there
 from trident.runtime.bundle import Bundle, open_bundle
 
 TOLERANCE = 1e-5
@@ -77,36 +78,55 @@ def verdict(found: dict[str, Any], tolerance: float = TOLERANCE) -> str:
     return ""
 
 
-def self_test(bundle: Bundle) -> dict[str, Any]:
+def compare_backend(bundle: Bundle, recorded: dict[str, np.ndarray], backend: str) -> dict[str, Any]:
+    """The same of another backend's policy, decision by decision."""
+    one = policy_of(bundle, backend)
+
+    def policy(**rows: Any) -> dict[str, np.ndarray]:
+        each = [one(**{k: v[i : i + 1] for k, v in rows.items()}) for i in range(len(rows["key"]))]
+        return {name: np.concatenate([out[name] for out in each]) for name in each[0]}
+
+    policy.inputs = bundle.programs["policy"].inputs  # pyright: ignore[reportFunctionMemberAccess]
+    return compare(bundle._replace(programs={"policy": policy}), recorded)  # pyright: ignore[reportArgumentType]
+
+
+def self_test(bundle: Bundle, backend: str = "numpy") -> dict[str, Any]:
     """The bundle's own sample of recorded inputs, on this machine; with the time of one decision."""
     if SELF_TEST not in bundle.manifest["files"]:
         raise TridentError(f"{bundle.folder} has no {SELF_TEST}: it was not made by `trident export`")
     recorded = tensors.parse((bundle.folder / SELF_TEST).read_bytes(), SELF_TEST)
-    found = compare(bundle, recorded)
+    found = compare(bundle, recorded) if backend == "numpy" else compare_backend(bundle, recorded, backend)
     if fault := verdict(found):
         raise TridentError(f"{bundle.folder} computes something else here than where it was exported: {fault}")
-    return {"programs": found, "latency": latency(bundle, recorded)}
+    return {"programs": found, "latency": latency(bundle, recorded, backend=backend)}
 
 
-def latency(bundle: Bundle, recorded: dict[str, np.ndarray], repeats: int = 300) -> dict[str, float]:
-    """Milliseconds of one call of the policy: the first, then median and 99th percentile of the others."""
-    program = bundle.programs["policy"]
-    rows = {name: recorded[f"policy/{name}"][:1] for name in program.inputs}
-    times = []
+def latency(
+    bundle: Bundle, recorded: dict[str, np.ndarray], repeats: int = 300, backend: str = "numpy"
+) -> dict[str, float]:
+    """Milliseconds of one call of the policy: to load it, the first, then median and 99th percentile of the others."""
+    rows = {name: recorded[f"policy/{name}"][:1] for name in bundle.programs["policy"].inputs}
+    begun = time.perf_counter()
+    program = policy_of(bundle if backend != "numpy" else open_bundle(bundle.folder), backend)
+    loaded, times = 1e3 * (time.perf_counter() - begun), []
     for _ in range(repeats + 1):
         begun = time.perf_counter()
         program(**rows)
         times.append(1e3 * (time.perf_counter() - begun))
-    warm = np.quantile(times[1:], [0.5, 0.99])
-    return {"first ms": round(times[0], 3), "p50 ms": round(warm[0], 3), "p99 ms": round(warm[1], 3)}
+    found = {"load": loaded, "first": times[0], "p50": np.quantile(times[1:], 0.5), "p99": np.quantile(times[1:], 0.99)}
+    return {f"{name} ms": round(float(value), 3) for name, value in found.items()}
 
 
 def main(argv: list[str]) -> int:
     bundle = open_bundle(argv[0])
     recorded = tensors.parse(Path(argv[1]).read_bytes(), argv[1])
     found = compare(bundle, recorded)
+    fault, others = verdict(found), {}
+    for name in [name for name in there(bundle) if name not in ("numpy", "jax")]:
+        others[name] = compare_backend(bundle, recorded, name)["policy"] | latency(bundle, recorded, backend=name)
+        fault = fault or verdict({name: others[name]})
     print(json.dumps({
-        "programs": found, "fault": verdict(found), "latency": latency(bundle, recorded),
+        "programs": found, "fault": fault, "latency": latency(bundle, recorded), "backends": others,
         "modules": sorted({name.partition(".")[0] for name in sys.modules} & {"jax", "jaxlib", "optax", "matplotlib"}),
     }))  # fmt: skip
     return 0
