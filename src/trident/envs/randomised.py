@@ -36,6 +36,17 @@ class Uncertain(NamedTuple):
     """How many numbers it has: 2 for what has a direction."""
 
 
+class Varying:
+    """An environment that computes with its config alone, whose `errors` are asked wherever they matter."""
+
+    config: Any
+
+    def varied(self, errors: Errors) -> Any:
+        other = copy.copy(self)
+        other.config = with_errors(self.config, errors)
+        return other
+
+
 class Erring(NamedTuple):
     """The state of a simulator that is wrong."""
 

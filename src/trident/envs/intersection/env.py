@@ -12,7 +12,6 @@ in the step; `lane`, the share that is off its lane.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -42,7 +41,7 @@ from trident.envs.intersection.physics import build_physics, pack
 from trident.envs.intersection.right_of_way import Relations, bend_limit, relate
 from trident.envs.intersection.roads import FAR, path_of, pick, place, roads
 from trident.envs.intersection.shield import shield
-from trident.envs.randomised import Errors, Uncertain, with_errors
+from trident.envs.randomised import Uncertain, Varying
 from trident.physics import braking
 from trident.types import ActionSpec, Constraint, EnvSpec, FailSafe, HybridAction, Key, Metric, TimeStep, follow
 
@@ -284,7 +283,7 @@ def reward_and_costs(
 # --- the environment ------------------------------------------------------------------------------
 
 
-class Intersection:
+class Intersection(Varying):
     """The environment for one intersection; see `IntersectionConfig` for every number, `VARIANTS` for scenarios."""
 
     uncertain: Mapping[str, Uncertain] = {
@@ -321,11 +320,6 @@ class Intersection:
             self.physics = replace(self.physics, base_policy=suggest)
             self.scripted["base-policy"] = lambda key, state: follow(self.spec.action, suggest, observe(config, state))
         self.shield = partial(shield, config)
-
-    def varied(self, errors: Errors) -> Intersection:
-        other = copy.copy(self)
-        other.config = with_errors(self.config, errors)
-        return other
 
     def reset(self, key: Key) -> tuple[Traffic, TimeStep]:
         t = initial_traffic(self.config, key)

@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
 from trident.envs.randomised import off
 from trident.errors import TridentError
@@ -170,7 +169,7 @@ class Roster:
     attacks: np.ndarray
     period: np.ndarray  # ticks
     reach: np.ndarray
-    speed: np.ndarray | Array  # grid units per tick
+    speed: Any  # grid units per tick
     radius: np.ndarray
     width: np.ndarray  # radius that others and walls cannot enter
     regrowth: np.ndarray
@@ -179,7 +178,7 @@ class Roster:
     dps: np.ndarray  # per s
     touch: np.ndarray  # [n, n] sum of the radii from which reach is measured
     body: np.ndarray  # [n, n] least distance of the centres; far below zero for pairs that pass over each other
-    damage: np.ndarray | Array  # [n attacker, n target] of one attack, before armour
+    damage: Any  # [n attacker, n target] of one attack, before armour
     allowed: np.ndarray  # [n actor, n target] bool: may attack (the other side) or heal (its own)
 
     @property

@@ -12,7 +12,6 @@ Costs (the `-safe` variants): `losses`, allied health and shields lost in the st
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -23,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from trident.envs.randomised import Errors, Uncertain, with_errors
+from trident.envs.randomised import Uncertain, Varying
 from trident.envs.smac import scripted
 from trident.envs.smac.actions import DIRECTIONS, FIRST_TARGET, NO_OP, STOP, allowed_modes, ally_orders, crowded, gaps
 from trident.envs.smac.base_policy import base_policy
@@ -319,7 +318,7 @@ def reward_and_costs(config: SmacConfig, before: Units, state: SmacState) -> Tim
 # --- the environment ------------------------------------------------------------------------------
 
 
-class Smac:
+class Smac(Varying):
     """The environment for one battle; see `SmacConfig` for every number and `VARIANTS` for named maps."""
 
     shield = None
@@ -358,11 +357,6 @@ class Smac:
             return follow(self.action, suggest, self._look(state.units, state.t)[0])
 
         self.scripted = scripted.policies(config, self.action) | {"nominal": nominal, "base-policy": follow_base}
-
-    def varied(self, errors: Errors) -> Smac:
-        other = copy.copy(self)
-        other.config = with_errors(self.config, errors)
-        return other
 
     def reset(self, key: Key) -> tuple[SmacState, TimeStep]:
         units = initial_units(self.config, key)

@@ -12,7 +12,6 @@ of the users were covered (not charged during the deployment grace); optionally 
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -23,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from trident.envs.randomised import Errors, Uncertain, with_errors
+from trident.envs.randomised import Uncertain, Varying
 from trident.envs.uav_mec import scripted
 from trident.envs.uav_mec.base_policy import EFFICIENCY_SCALE, SECTORS, base_policy
 from trident.envs.uav_mec.config import UavMecConfig, lattice
@@ -301,7 +300,7 @@ def grace_left(config: UavMecConfig, s: MecState) -> Float[Array, ""]:
 # --- the environment ------------------------------------------------------------------------------
 
 
-class UavMec:
+class UavMec(Varying):
     """The environment for one fleet; see `UavMecConfig` for every number and `VARIANTS` for named scenarios.
 
     `omega`: the closed form weighs energy against delay by so many times what the reward does; a learner that trusts it
@@ -343,11 +342,6 @@ class UavMec:
 
         self.scripted = scripted.policies(config) | {"nominal": nominal, "base-policy": follow_base}
         self.shield = scripted.build_shield(config)
-
-    def varied(self, errors: Errors) -> UavMec:
-        other = copy.copy(self)
-        other.config = with_errors(self.config, errors)
-        return other
 
     def reset(self, key: Key) -> tuple[MecState, TimeStep]:
         state = initial_state(self.config, key)
