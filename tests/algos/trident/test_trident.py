@@ -56,7 +56,7 @@ from trident.training import registry
 from trident.training.loop import policy_of, program
 from trident.training.record import first_record, make_record
 from trident.training.registry import ALGORITHMS, ENVS, default_config
-from trident.types import BaseAction, Data
+from trident.types import BaseAction, Data, encode_params
 
 SMALL = change(TridentConfig(), {
     "envs": 16, "steps": 16, "hidden": (16, 16), "reward_hidden": (32, 32), "cost_hidden": (32, 32), "replay": 4096,
@@ -226,7 +226,8 @@ def test_the_first_policy_is_the_base_policy():
     mine, base_policy = jax.vmap(first_actions)(jax.random.split(jax.random.key(0), 64))
     assert (mine.mode == base_policy.mode).mean() > 0.99
     same = np.asarray(mine.mode == base_policy.mode)
-    np.testing.assert_allclose(mine.params[same][:, :2], base_policy.params[same][:, :2], atol=0.03)
+    unit = [np.asarray(encode_params(env.spec.action, *action)) for action in (mine, base_policy)]  # of [-1, 1]
+    np.testing.assert_allclose(unit[0][same][:, :3], unit[1][same][:, :3], atol=0.03)
 
 
 def play_random(name):
