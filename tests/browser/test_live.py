@@ -63,6 +63,7 @@ def test_the_stop_button_waits_for_its_second_click_while_news_come(address, ope
     page.locator("#stop").click()
     with (folder / "records.jsonl").open("a") as file:
         file.write(json.dumps(record(4, (0.004, 0.02), 3)) + "\n")
+    page.evaluate("T.start.shown.live.ask()")
     until(page, "document.querySelector('#status').textContent.includes('round 4 of 50')")
     assert page.locator("#stop").inner_text() == "Stop after this round?"
     assert page.evaluate("document.activeElement.id") == "stop"

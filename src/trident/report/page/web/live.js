@@ -3,7 +3,7 @@
 
 T.live = function (config, shown, build) {
   const sign = T.el("span.alive.soft", {id: "alive", title: "kept up to date"}, "live");
-  const live = {sign, tools, replay, begin: () => setTimeout(ask, wait())};
+  const live = {sign, tools, replay, ask, begin: () => setTimeout(ask, wait())};
   const buttons = new Map(), replays = new Map();
   let failures = 0;
 
@@ -96,7 +96,7 @@ T.live = function (config, shown, build) {
       if (!sure) {
         sure = true;
         button.textContent = "Stop after this round?";
-        setTimeout(() => { sure = false; if (!button.disabled) button.textContent = "Stop and save"; }, 4000);
+        setTimeout(() => { sure = false; if (!button.disabled) button.textContent = "Stop and save"; }, 8000);
         return;
       }
       button.disabled = true;
