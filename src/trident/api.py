@@ -28,7 +28,7 @@ from trident.report.tables import result_table
 from trident.run_directory import FIGURES, RECORDS, RESULT, own_folder, read_result, read_run, write_json
 from trident.simulation import watching
 from trident.simulation.acting import checked_view, rest_the_dead
-from trident.training import preflight, session, showing, zoo
+from trident.training import hosts, preflight, session, showing, zoo
 from trident.training.backend import AnyPolicy, backend_of
 from trident.training.evaluation import assess_run
 from trident.training.fine_tune import check_fit
@@ -107,7 +107,7 @@ def _folder(run: Any) -> Path:
 
 def start(setup: Setup, out: str | Path | None = None, progress: Progress | None = None) -> Run:
     """Train what `make_setup` built."""
-    progress = progress or progress_for()
+    progress = progress or _usual_progress()
     if setup.settings.warm_start is not None:
         check_warm_start(setup)  # a name mistyped is said before anything takes time
     preflight.check(setup, progress)
@@ -121,15 +121,19 @@ def resume(
     progress: Progress | None = None,
     algo: Preset | None = None,
     trust: bool = False,
+    devices: int | None = None,
 ) -> Run:
-    """Go on with an interrupted run, or prolong a finished one to `episodes`; the others as in `load`."""
+    """Go on with an interrupted run, or prolong a finished one to `episodes`, on as many `devices` as before unless
+    told; the others as in `load`."""
     if algo is not None:
         add_algorithm(algo)
-    progress = progress or progress_for()
+    progress = progress or _usual_progress()
     _check_place(None, progress)
     if episodes is not None:
         episodes = check_value("episodes", Annotated[int, Range(1, 10**12)], episodes)
-    return _finish(session.resume(_folder(run), env, episodes, progress, trust), progress)
+    if devices is not None:
+        devices = check_value("devices", Annotated[int, Range(1, 2**20)], devices)
+    return _finish(session.resume(_folder(run), env, episodes, progress, trust, devices), progress)
 
 
 def load(run: str | Path, env: AnyEnv | None = None, algo: Preset | None = None, trust: bool = False) -> Run:
@@ -173,9 +177,14 @@ def compare(
     return "\n\n".join(filter(None, tables))
 
 
+def _usual_progress() -> Progress:
+    return progress_for() if hosts.first() else Silent()
+
+
 def _finish(outcome: session.Outcome, progress: Progress) -> Run:
     run = Run(outcome.setup, outcome.out, outcome.state, outcome.rounds, outcome.stopped_by)
-    if run.stopped_by is None:
+    hosts.part()
+    if run.stopped_by is None and hosts.first():
         text = f"stopped; training is done and nothing of it was lost. For the rest: trident resume {run.out}"
         with leaving(progress, text):
             try:

@@ -22,6 +22,12 @@ class StorageError(TridentError):
     code = 74
 
 
+class HostLost(TridentError):
+    """Another host of the run has died. The state up to the last checkpoint is safe."""
+
+    code = 75
+
+
 class UnexpectedError(TridentError):
     """A fault of trident itself, with everything about it in a file."""
 

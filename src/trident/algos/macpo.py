@@ -33,6 +33,7 @@ from trident.algos.common.kinds import first_of_kind, input_size, kinds_of
 from trident.algos.common.on_policy import AgentBatch, Values, too_many_minibatches
 from trident.allowed import Count, Discount, LogStd, Passes, Positive, Rate, Share, TrustRegion, Weight, Widths
 from trident.maths.fisher import fisher_product
+from trident.maths.spread import over_devices
 from trident.maths.trust_region import RECOVERY, REJECTED, UpdateInfo, UpdateRule, constrained_update
 from trident.types import Algorithm, Data, DataPlan, EnvSpec, Metrics, PerCost, Physics, Transition
 
@@ -118,7 +119,7 @@ def make(config: MACPOConfig, spec: EnvSpec, physics: Physics | None = None) -> 
         flat = advantages.reshape(-1, advantages.shape[-1])
         flat = flat - jnp.mean(flat, axis=0)
         budget = jnp.asarray(spec.limits) - jnp.mean(roll.cost, axis=(0, 1))
-        batch = on_policy.agent_batches(roll, base_policy, kinds)
+        batch = over_devices(on_policy.agent_batches(roll, base_policy, kinds), axis=1)
         few = jax.random.permutation(fisher_key, batch.alive.shape[1])[: config.fisher_batch]
 
         def step(carry: Any, agent: Any) -> Any:

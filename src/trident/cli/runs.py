@@ -15,6 +15,7 @@ from trident import api
 from trident.allowed import Length, Name, Range
 from trident.cli.options import parse
 from trident.cli.page import write_report
+from trident.cli.place import Place, placed
 from trident.cli.train import finish
 from trident.errors import TridentError
 from trident.report.figures import draw_figures
@@ -39,6 +40,9 @@ class ResumeOptions:
     """Run directory."""
     episodes: Annotated[int, Range(1, 10**12)] | None = None
     """Prolong the run to this many episodes."""
+    devices: Annotated[int, Range(1, 2**20)] | None = None
+    """Go on with this many devices instead of as many as before: the same results, but for rounding."""
+    place: Annotated[Place, tyro.conf.arg(name="")] = field(default_factory=Place)
     trust: Trust = False
     """Import the environment from the module that the run names, which is to run its code."""
 
@@ -50,9 +54,12 @@ Go on with an interrupted run; it ends bit for bit like an uninterrupted one.
 Examples:
   trident resume runs/my-run
   trident resume runs/my-run --episodes 4000      (prolong it)
+  trident resume runs/my-run --devices 1          (on other hardware)
 """
-    options = parse(ResumeOptions, argv, "resume", text)
-    return finish(api.resume(options.run, episodes=options.episodes, trust=options.trust))
+    with placed(argv):
+        options = parse(ResumeOptions, argv, "resume", text)
+        run = api.resume(options.run, episodes=options.episodes, trust=options.trust, devices=options.devices)
+        return finish(run)
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,14 @@ from trident.allowed import Name
 from trident.cli.config_file import Told, told_by
 from trident.cli.options import parse, wants_help
 from trident.cli.page import write_report
+from trident.cli.place import Place, placed
 from trident.cli.watch import watched
 from trident.errors import TridentError
 from trident.fields import change, flatten, spelled_out
 from trident.renamed import ALGORITHMS, CONFIG, ENVS, current
 from trident.report.progress import progress_for
 from trident.run_directory import REPORT, check_empty
-from trident.training import session
+from trident.training import hosts, session
 from trident.training.interrupt import leaving
 from trident.training.registry import default_config, has_env, make_env
 from trident.training.settings import Settings, Setup, make_setup, parse_env_args
@@ -66,6 +67,11 @@ what becomes of it:
   --no-references      do not evaluate the environment's scripted policies
   --no-video           do not make a video of the trained policy
 
+where it is trained (docs/scaling.md):
+  --devices N          spread over N devices: seeds first, then environments
+  --hosts WHICH        be one of several hosts; under srun found by itself
+  --platform NAME      cpu, gpu or tpu, instead of the fastest that is there
+
 --help-all shows every option, with all settings of {algo}.
 Ctrl-C stops after the current round and saves; `trident resume RUN` goes on."""
 QUICK_ROUNDS = 10
@@ -89,16 +95,22 @@ class TrainOptions:
     """Import the environment from the module that --config names, which is to run its code."""
     page: tyro.conf.FlagCreatePairsOff[bool] = False
     """Show the run in the browser while it trains, from a server that only this machine can see."""
+    place: Annotated[Place, tyro.conf.arg(name="")] = field(default_factory=Place)
     settings: Annotated[Settings, tyro.conf.arg(name="")] = field(default_factory=Settings)
 
 
 def train(argv: list[str]) -> int:
+    with placed(argv):
+        return _train(argv)
+
+
+def _train(argv: list[str]) -> int:
     setup, options = understood(argv)
     if options.quick:
         print(_left_out(setup.settings))
     with ExitStack() as stack:
         out = options.out
-        if options.page:
+        if options.page and hosts.first():
             out = _shown(stack, out or session.new_folder(setup))
         return finish(api.start(setup, out))
 
@@ -135,6 +147,8 @@ def _shown(stack: ExitStack, out: Path) -> Path:
 
 def finish(run: api.Run) -> int:
     """Tell how a run ended, leave a page of it; the exit code."""
+    if not hosts.first():
+        return 0 if run.stopped_by is None else 128 + run.stopped_by
     if run.stopped_by is not None:
         print(f"stopped after round {run.rounds} of {run.setup.rounds}; to go on: trident resume {run.out}")
         return 128 + run.stopped_by

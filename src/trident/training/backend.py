@@ -15,9 +15,11 @@ from trident.simulation.episode import Episode, play, play_many
 from trident.simulation.evaluate import evaluate
 from trident.simulation.host import HostPolicy, Say
 from trident.simulation.step import Policy, scripted
+from trident.training import devices
 from trident.training import host as host_training
 from trident.training.apart import all_seeds, each, first_seed
 from trident.training.host import key_shapes
+from trident.training.layout import layout_of
 from trident.training.loop import CompiledRun, Program, RunState, policy_of, program
 from trident.training.memory import check_program
 from trident.training.settings import Setup
@@ -66,6 +68,8 @@ def build_jax(setup: Setup, say: Say) -> CompiledRun:
     """The round is compiled ahead, so that a second compilation cannot happen; the first state's program beside it, in
     a thread: tracing a round keeps only one core busy."""
     one, apart, seeds = _program(setup), setup.settings.seeds_apart, len(setup.seeds)
+    if (layout := layout_of(setup)) is not None:
+        return devices.build(setup, one, layout)
     keys = first_seed(key_shapes(setup)) if apart else key_shapes(setup)
     first = jax.jit(jax.vmap(one.init)).trace(keys)
     rows = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), first.out_info)

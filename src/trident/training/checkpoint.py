@@ -212,12 +212,12 @@ def _check_identity(folder: Path, manifest: dict[str, Any], identity: Mapping[st
             raise TridentError(f"the checkpoint in {folder} is of another run: its {name} is {saved!r}, not {value!r}")
 
 
-NOT_CHECKED = ("jax", "cores")
+NOT_CHECKED = ("jax", "cores", "devices")
 """Parts of the identity that decide only whether a resumed run is bit-exact, not whether it is possible."""
 
 
 def _version_notes(manifest: dict[str, Any], identity: Mapping[str, Any]) -> list[str]:
-    saved = manifest["identity"]
+    saved = {"devices": "1"} | manifest["identity"]  # once there was no other number
     return [
         f"the run was started with {name} {saved[name]}, now {identity[name]}: it goes on, but not bit for bit"
         for name in NOT_CHECKED

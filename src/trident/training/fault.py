@@ -22,6 +22,7 @@ from trident.errors import STORAGE, TridentError, UnexpectedError, of_system, on
 from trident.report.records import plain
 from trident.run_directory import FAULT, RECORDS, RUN, write_text
 from trident.sealed import read_bytes
+from trident.training import hosts
 from trident.training.memory import REMEDY, out_of_memory
 
 PACKAGES = ("jax", "jaxlib", "numpy", "optax", "jaxtyping", "tyro", "rich", "matplotlib", "tensorboardX")
@@ -40,6 +41,8 @@ def reporting(out: Path) -> Iterator[None]:
 
 
 def explained(error: Exception, out: Path) -> TridentError:
+    if (lost := hosts.loss(error)) is not None:
+        return lost
     if out_of_memory(error):
         return TridentError(f"memory ran out: {REMEDY}; what the last checkpoint holds is safe")
     if isinstance(error, OSError) and (error.filename is not None or error.errno in STORAGE):

@@ -45,6 +45,12 @@ class CompiledRun(NamedTuple):
     template: RunState  # shapes and dtypes
     close: Callable[[], None] = lambda: None
     """Ends simulators that run outside JAX."""
+    to_devices: Callable[[RunState], RunState] = lambda state: state
+    """A state as it is saved -> as rounds take it."""
+    to_here: Callable[[RunState], RunState] = lambda state: state
+    """The way back: whole arrays, on every host."""
+    program: Any = None
+    """The compiled round, where it is one program."""
 
 
 def policy_of(env: Env, algorithm: Algorithm, state: AlgoState, deterministic: bool = False) -> Policy:
@@ -123,7 +129,7 @@ def learning(algorithm: Algorithm, total_rounds: int) -> Callable[..., tuple[Run
         _, update_key = round_keys(state, index)
         replay, data = state.replay, annotated(algorithm, data)
         if plan.replay:
-            replay = replays.insert(replay, replays.block_of(data, plan.remember), index)
+            replay = replays.add(replay, data, plan.remember, index)
         fraction = jnp.minimum(index / max(total_rounds - 1, 1), 1.0)
         algo, metrics = algorithm.update(state.algo, Data(data, replay), update_key, fraction)
         episodes, whole = add_rollout(state.episodes, data)

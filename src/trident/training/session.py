@@ -12,7 +12,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,28 +22,27 @@ import jax.numpy as jnp
 from trident.errors import StorageError, TridentError
 from trident.renamed import former_env
 from trident.report import records as recording
-from trident.report.loggers import Followers, Logger, check_trackers
+from trident.report.loggers import check_trackers
 from trident.report.progress import Progress, Silent
 from trident.report.records import Record, RecordWriter
-from trident.report.tensorboard import Board
 from trident.run_directory import (
     CHECKPOINTS,
     RECORDS,
     RESULT,
     RUN,
-    TENSORBOARD,
-    alone,
     check_empty,
     is_asked_to_stop,
     read_run,
     write_json,
 )
-from trident.training import checkpoint
+from trident.training import checkpoint, hosts
 from trident.training.backend import backend_of
 from trident.training.evaluation import empty_result
 from trident.training.fault import reporting
 from trident.training.fine_tune import check_sizes, check_start_from, tile_seeds
 from trident.training.interrupt import Stop, stopping
+from trident.training.journal import Journal, open_journal, out_of_storage, writing
+from trident.training.layout import layout_of
 from trident.training.loop import CompiledRun, RunState, is_finite, strip_weak_types
 from trident.training.memory import check_addresses, check_state
 from trident.training.record import divergence, first_record, make_record, prepare_values
@@ -71,7 +70,8 @@ def train(setup: Setup, out: Path | None, progress: Progress | None = None) -> O
     check_trackers(setup.settings.trackers)
     if setup.settings.warm_start is not None:
         check_warm_start(setup)  # says what is wrong before anything is written or compiled
-    backend_of(setup.env).check(setup.env)  # so does a simulator that cannot start
+    layout_of(setup)  # so do devices that are not there
+    backend_of(setup.env).check(setup.env)  # and a simulator that cannot start
     check_addresses()
     one_seed = _one_seed(setup)
     check_state(setup, one_seed)  # before anything has as many rows as there are seeds
@@ -79,13 +79,25 @@ def train(setup: Setup, out: Path | None, progress: Progress | None = None) -> O
     if setup.settings.start_from is not None:
         old, folder = check_start_from(setup)
         check_sizes(load_state(old, folder)[0].algo, template.algo, folder)  # it can be read, and it fits
-    out = new_folder(setup) if out is None else out
+    out = _folder(setup, out)
     made = not out.exists() or not any(out.iterdir())
-    with alone(out, make=True), reporting(out):
-        check_empty(out)  # nobody has begun here in the meantime
-        with _nothing_left(out, made):
-            run = write_run(out, setup)
-            return _run(setup, out, run, progress or Silent(), fresh=True)
+    with writing(out, make=True), reporting(out), _nothing_left(out, made):
+        if hosts.first():
+            check_empty(out)  # nobody has begun here in the meantime
+            write_run(out, setup)
+        hosts.check_shared(out / RUN)
+        return _run(setup, out, read_run(out), progress or Silent(), fresh=True)
+
+
+def _folder(setup: Setup, out: Path | None) -> Path:
+    """Where a new run is written, which all hosts must mean by the same name."""
+    if hosts.several():
+        hosts.check_same({"settings": identity(setup), "--episodes": setup.settings.episodes, "--out": str(out)})
+        named = str(new_folder(setup) if out is None and hosts.first() else out)
+        out = Path(hosts.exchange(named)[0])
+    out = new_folder(setup) if out is None else out
+    hosts.remember(out)
+    return out
 
 
 def resume(
@@ -94,10 +106,17 @@ def resume(
     episodes: int | None = None,
     progress: Progress | None = None,
     trust: bool = False,
+    devices: int | None = None,
 ) -> Outcome:
     """Go on with a run from its newest good checkpoint, or from the start if it has none yet."""
+    hosts.remember(out)
     old = read_run(out)
     setup = setup_of(out, env, episodes, trust)
+    if devices is not None:
+        setup = setup._replace(settings=replace(setup.settings, devices=devices))
+    layout_of(setup)
+    if hosts.several():
+        hosts.check_same({"run": identity(setup), "--episodes": setup.settings.episodes})
     if setup.rounds < old["rounds"]:
         raise TridentError(f"{out} was planned for {old['settings']['episodes']} episodes: --episodes can only add")
     if (out / RESULT).exists() and not checkpoint.rounds(out / CHECKPOINTS):
@@ -105,12 +124,16 @@ def resume(
     check_addresses()
     if (former := former_env(old)) is not None and progress is not None:
         progress.say(f"{out}: {former}")
-    with alone(out), reporting(out):
-        run = write_run(out, setup) if episodes is not None else old
-        if not (out / RESULT).exists():
-            note_commit(out)
-        if setup.rounds > old["rounds"]:
-            (out / RESULT).unlink(missing_ok=True)  # of the shorter run
+    with writing(out), reporting(out):
+        if hosts.first():
+            if (episodes, devices) != (None, None):
+                write_run(out, setup)
+            if not (out / RESULT).exists():
+                note_commit(out)
+            if setup.rounds > old["rounds"]:
+                (out / RESULT).unlink(missing_ok=True)  # of the shorter run
+        hosts.check_shared(out / RUN)
+        run = old if (episodes, devices) == (None, None) else read_run(out)
         return _run(setup, out, run, progress or Silent(), fresh=False)
 
 
@@ -121,6 +144,8 @@ def _nothing_left(out: Path, made: bool) -> Iterator[None]:
         yield
     except Exception:
         records = out / RECORDS
+        if not hosts.first():
+            raise
         if not records.is_file() or not records.stat().st_size:
             for path in (records, out / RUN):
                 path.unlink(missing_ok=True)
@@ -157,7 +182,8 @@ def load_state(setup: Setup, out: Path) -> tuple[RunState, int, list[str]]:
     init = jax.vmap(setup.algorithm.init)  # all that acting needs: no rollout has to be traced for it
     algo = jax.eval_shape(lambda keys: strip_weak_types(init(keys)), seed_keys(setup))
     template = RunState(algo, None, None, None, None, None)  # pyright: ignore[reportArgumentType]
-    found = checkpoint.restore(out / CHECKPOINTS, template, identity(setup))
+    whose = {name: value for name, value in identity(setup).items() if name != "devices"}  # one is enough to act
+    found = checkpoint.restore(out / CHECKPOINTS, template, whose)
     _check_finite(found.tree, out)
     return found.tree, found.round, found.notes
 
@@ -216,58 +242,25 @@ def _hush_loading() -> None:
 # --- running --------------------------------------------------------------------------------------
 
 
-@dataclass
-class _Journal:
-    """What a run leaves on disk while it goes."""
-
-    setup: Setup
-    out: Path
-    writer: RecordWriter
-    loggers: list[Logger]
-    saved_round: int
-    saved_at: float
-
-    def save(self, state: RunState, round_: int) -> None:
-        self.writer.sync()  # a checkpoint must never be ahead of its records
-        if finished := round_ >= self.setup.rounds:
-            state = state._replace(replay=None)  # nearly all of its size, and only a prolonged run will ask for it
-        kept = 1 if finished else checkpoint.KEPT
-        checkpoint.save(self.out / CHECKPOINTS, state, round_, identity(self.setup), kept, self.writer.digest)
-        self.saved_round, self.saved_at = round_, time.monotonic()
-
-    def due(self) -> bool:
-        return time.monotonic() - self.saved_at >= self.setup.settings.checkpoint_every
-
-
 def _run(setup: Setup, out: Path, run: dict[str, Any], progress: Progress, fresh: bool) -> Outcome:
-    is_asked_to_stop(out)  # of an earlier process, which did not hear it
+    if hosts.first():
+        is_asked_to_stop(out)  # of an earlier process, which did not hear it
     with stopping(progress, out) as stop:
         progress.begin(run)
         try:
             machine = build(setup, progress.say)
             state, last, digest, saved = _begin(setup, out, machine, progress, fresh)
-            board = Board(out / TENSORBOARD, setup.seeds, setup.rounds, last["env_steps"], progress.say)
-            wanted = setup.settings.trackers, setup.settings.project
-            loggers: list[Logger] = [board, Followers(out, *wanted, progress.say)]
-            journal = _Journal(setup, out, RecordWriter(out / RECORDS, digest), loggers, saved, time.monotonic())
+            journal = open_journal(setup, out, machine, last, digest, saved, progress.say)
             try:
                 state, last = _rounds(machine, journal, progress, state, last, stop)
             except StorageError as error:
-                raise _out_of_storage(error, journal) from error
+                raise out_of_storage(error, journal) from error
             finally:
-                journal.writer.close()
-                for logger in loggers:
-                    logger.close()
+                journal.close()
                 machine.close()
         finally:
             progress.end()
     return Outcome(setup, out, state, last["round"], stop.signal if last["round"] < setup.rounds else None)
-
-
-def _out_of_storage(error: StorageError, journal: _Journal) -> StorageError:
-    safe = f"round {journal.saved_round} is safe" if journal.saved_round >= 0 else "no round was saved yet"
-    again = "make room there, then `trident resume" if journal.saved_round >= 0 else "make room there; `trident resume"
-    return StorageError(f"{error}; {safe}: {again} {journal.out}` goes on")
 
 
 def _begin(
@@ -282,22 +275,25 @@ def _begin(
         if note := backend_of(setup.env).resume_note:
             progress.say(f"{setup.spec.name} {note}")
         _check_finite(found.tree, out)
-        kept, digest = recording.truncate(path, found.round)
+        if hosts.first():
+            kept, digest = recording.truncate(path, found.round)
+        else:
+            kept, digest = [r for r in recording.read(path) if r["round"] <= found.round], ""
         last = kept[-1] if kept else first_record()
         if last["round"] != found.round:
             raise TridentError(
                 f"{path} ends at round {last['round']}, before the checkpoint of round {found.round}: put it back"
             )
-        if found.manifest.get("records") not in (None, digest):
+        if hosts.first() and found.manifest.get("records") not in (None, digest):
             raise TridentError(
                 f"{path} is not what led to the checkpoint of round {found.round}: put the run's own file back"
             )
-        return _with_replay(setup, machine, found.tree, found.round, progress), last, digest, found.round
+        return _on_devices(setup, machine, found.tree, found.round, progress), last, digest, found.round
     if setup.settings.warm_start is not None:
         progress.say(f"warm start: imitating {setup.settings.warm_start} (compiles a program of its own) ...")
     state, measured = machine.init(seed_keys(setup))
     if measured:
-        sound = jax.device_get(jax.vmap(is_finite)(state.algo))
+        sound = jax.device_get(jax.vmap(is_finite)(machine.to_here(state._replace(replay=None)).algo))
         if lost := [seed for seed, good in zip(setup.seeds, sound, strict=True) if not good]:
             raise TridentError(
                 f"the warm start left parameters of seed {lost[0]} that are not finite: `trident check "
@@ -306,12 +302,14 @@ def _begin(
     if setup.settings.start_from is not None:
         old, folder = check_start_from(setup)
         learned, round_, _ = load_state(old, folder)
-        state = state._replace(algo=tile_seeds(learned.algo, len(setup.seeds)))
+        state = machine.to_here(state)._replace(algo=tile_seeds(learned.algo, len(setup.seeds)))
+        state = machine.to_devices(state)
         progress.say(f"going on from {folder}, round {round_}")
     last = first_record()
-    _, digest = recording.truncate(path, -1)
+    digest = recording.truncate(path, -1)[1] if hosts.first() else ""
     if measured:
         last["values"] = prepare_values(setup.spec, jax.device_get(measured))
+    if measured and hosts.first():
         writer = RecordWriter(path, digest)
         writer.append(last)
         writer.close()
@@ -319,12 +317,15 @@ def _begin(
     return state, last, digest, -1
 
 
-def _with_replay(setup: Setup, machine: CompiledRun, state: RunState, round_: int, progress: Progress) -> RunState:
-    """A finished run has kept no replay. To prolong it, its last rounds are played again, without learning."""
-    if state.replay is None or round_ >= setup.rounds or jnp.all(state.replay.size > 0):
+def _on_devices(setup: Setup, machine: CompiledRun, state: RunState, round_: int, progress: Progress) -> RunState:
+    """A saved state as rounds take it. A finished run has kept no replay: to prolong it, its last rounds are played
+    again, without learning."""
+    whole = state.replay is None or round_ >= setup.rounds or bool(jnp.all(state.replay.size > 0))
+    capacity = 0 if state.replay is None else jax.tree.leaves(state.replay.data)[0].shape[1]
+    state = machine.to_devices(state)
+    if whole:
         return state
-    rows = jax.tree.leaves(state.replay.data)[0].shape[1]
-    count = min(rows // setup.steps_per_round, round_)
+    count = min(capacity // setup.steps_per_round, round_)
     progress.say(f"a finished run keeps no replay: playing {count} rounds to fill it ...")
     for index in range(round_ - count, round_):
         learned = jax.tree.map(jnp.copy, (state.algo, state.diverged))  # the round takes its state away
@@ -334,14 +335,14 @@ def _with_replay(setup: Setup, machine: CompiledRun, state: RunState, round_: in
 
 
 def _rounds(
-    machine: CompiledRun, journal: _Journal, progress: Progress, state: RunState, last: Record, stop: Stop
+    machine: CompiledRun, journal: Journal, progress: Progress, state: RunState, last: Record, stop: Stop
 ) -> tuple[RunState, Record]:
     setup = journal.setup
     _stop_if_all_diverged(journal, last)
     began = time.monotonic() - last["seconds"]
     progress.resume_at(last)
-    stop.begun = True
-    while last["round"] < setup.rounds and stop.signal is None:
+    stop.begun, heard = True, None
+    while last["round"] < setup.rounds and (heard := hosts.agreed(stop.signal)) is None:
         state, metrics = machine.round(state, last["round"])
         metrics = jax.device_get(metrics)
         env_steps = (last["round"] + 1) * setup.steps_per_round
@@ -349,28 +350,27 @@ def _rounds(
         for seed in record["diverged"].keys() - last["diverged"].keys():
             progress.say(f"{divergence(seed, record['diverged'][seed])}; frozen at its last good state")
         last = record
-        journal.writer.append(record)
-        for logger in journal.loggers:
-            logger.write(record)
+        journal.write(record)
         progress.update(record)
         if len(record["diverged"]) == len(setup.seeds):
             journal.save(state, record["round"])
             _stop_if_all_diverged(journal, record)
         if journal.due():
             journal.save(state, record["round"])
-        if stop.signal is None and is_asked_to_stop(journal.out):
+        if stop.signal is None and hosts.first() and is_asked_to_stop(journal.out):
             stop.signal = signal.SIGINT
             progress.say("stopping, as the page asked")
+    stop.signal = stop.signal or heard
     if journal.saved_round != last["round"]:
         journal.save(state, last["round"])
-    return state, last
+    return machine.to_here(state), last
 
 
-def _stop_if_all_diverged(journal: _Journal, record: Record) -> None:
+def _stop_if_all_diverged(journal: Journal, record: Record) -> None:
     if len(record["diverged"]) < len(journal.setup.seeds):
         return
     result = journal.out / RESULT
-    if not result.exists():  # the end of a run, too: tables count it as diverged, not as missing
+    if hosts.first() and not result.exists():  # the end of a run, too: tables count it as diverged, not as missing
         write_json(result, empty_result(journal.setup, record["diverged"]))
     seed, what = max(record["diverged"].items(), key=lambda item: item[1]["round"])
     raise TridentError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import platform
 import subprocess
@@ -132,6 +133,9 @@ class Settings:
     seeds_apart: bool = False
     """Train seeds one after another within each round, so that each is bit for bit as if trained alone. Side by side
     it is so but for rounding, and faster."""
+    devices: Annotated[int, Range(1, 2**20)] | None = None
+    """How many devices share the training: first its seeds, then the environments of one seed (one, or with --hosts
+    all of them). Results are those of one device, to rounding."""
     limit: Annotated[dict[Name, Annotated[float, Range(0.0, 1e9)]], _LIMITS] = field(default_factory=dict)
     """Other limits than the environment's own, on the mean cost per step."""
     env_arg: EnvArgs = field(default_factory=dict)
@@ -199,6 +203,10 @@ class Setup(NamedTuple):
     @property
     def steps_per_round(self) -> int:
         return self.algorithm.plan.envs * self.algorithm.plan.steps
+
+    @property
+    def devices(self) -> int:
+        return self.settings.devices or (jax.device_count() if jax.process_count() > 1 else 1)
 
     @property
     def rounds(self) -> int:
@@ -274,7 +282,16 @@ def identity(setup: Setup) -> dict[str, Any]:
         "seeds": list(setup.seeds),
         "jax": jax.__version__,
         "cores": cores(),
+        "devices": layout_text(setup),
     }
+
+
+def layout_text(setup: Setup) -> str:
+    """Over what a run is spread: how many decides in which order sums are taken."""
+    count, hosts = setup.devices, jax.process_count()
+    parts = math.gcd(setup.settings.num_seeds, count)
+    text = f"{count}" if count == 1 else f"{count} ({parts} for seeds x {count // parts} for environments)"
+    return f"{text} on {hosts} hosts" if hosts > 1 else text
 
 
 def cores() -> int | None:

@@ -21,6 +21,7 @@ from trident.algos.common.kinds import Kinds, actor_input, by_kind, real_members
 from trident.maths import hybrid
 from trident.maths.hybrid import HybridDist
 from trident.maths.returns import explained_variance, gae
+from trident.maths.spread import over_devices
 from trident.types import BasePolicy, Expectation, Metrics, Moments, PerSignal, Transition
 
 
@@ -252,4 +253,4 @@ def minibatch_rows(key: Any, epochs: int, minibatches: int, size: int) -> Int[Ar
     keys = jax.random.split(key, epochs)
     order = jax.vmap(lambda k: jax.random.permutation(k, size))(keys)
     rows = size // minibatches
-    return order[:, : rows * minibatches].reshape(-1, rows)
+    return over_devices(order[:, : rows * minibatches].reshape(-1, rows), axis=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -19,6 +20,7 @@ from trident.algos.trident.critics import CriticState
 from trident.algos.trident.problem import Problem
 from trident.algos.trident.surrogate import PolicyBatch, RolloutBatch
 from trident.maths.returns import explained_variance, gae
+from trident.maths.spread import over_devices
 from trident.types import Data, HybridAction, Metrics, PerSignal, Transition, View
 
 MAX_BOOST = 20.0
@@ -81,9 +83,11 @@ def violation_weights(step: StepConfig, data: Data, agent: Any) -> Float[Array, 
     """Weights with which states are drawn: 1, and more where the agent had a part in some cost, so that those make up
     `violation_fraction` of a batch (within MAX_BOOST)."""
     rows = data.replay.data
-    written = jnp.arange(rows.cost.shape[0]) < data.replay.size
-    at_fault = rows.cost > 0 if rows.cost_attribution is None else rows.cost_attribution[:, agent]
-    violated = jnp.any(at_fault, axis=-1) & written
+    lead = rows.cost.shape[:-1]
+    written = jnp.arange(math.prod(lead)) < data.replay.size
+    everywhere = (slice(None),) * len(lead)
+    at_fault = rows.cost > 0 if rows.cost_attribution is None else rows.cost_attribution[*everywhere, agent]
+    violated = replays.in_order(data.replay, jnp.any(at_fault, axis=-1)) & written
     bad, all_ = jnp.sum(violated), jnp.maximum(jnp.sum(written), 1)
     odds = step.violation_fraction / (1.0 - step.violation_fraction)
     boost = jnp.clip(odds * (all_ - bad) / jnp.maximum(bad, 1), 1.0, MAX_BOOST)
@@ -101,7 +105,7 @@ def rollout_batch(
     roll = pirc.shaped(problem, roll)
 
     def flat(x: Array) -> Array:
-        return x.reshape(roll.reward.size, *x.shape[2:])
+        return over_devices(x.reshape(roll.reward.size, *x.shape[2:]))
 
     known = roll.extras[pirc.KNOWN]
     before = (roll.state, roll.view, known.parts.current)

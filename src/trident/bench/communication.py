@@ -1,0 +1,81 @@
+"""What the devices of one compiled round say to each other: its collectives, with their bytes and how often they run.
+
+Read from the optimised program's text. A collective in a loop counts as often as the loop runs, where the compiler
+knows that; loops that stop by themselves (line searches) count once, and are told apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute", "collective-broadcast")
+BYTES = {"pred": 1, "s8": 1, "u8": 1, "s16": 2, "u16": 2, "bf16": 2, "f16": 2, "s64": 8, "u64": 8, "f64": 8}
+HEAD = re.compile(r"^(ENTRY )?%?([\w.-]+) \(.*\{$")
+STEP = re.compile(r"^\s*(?:ROOT )?%?[\w.-]+ = (?P<shape>\(.*?\)|\S+) (?P<kind>[\w-]+)\(")
+ARRAY = re.compile(r"(\w+)\[([\d,]*)\]")
+CALLED = re.compile(r"(?:to_apply|calls|body|condition|true_computation|false_computation)=%?([\w.-]+)")
+BRANCHES = re.compile(r"(?:branch_computations|called_computations|calls)=\{([^}]*)\}")
+TRIPS = re.compile(r"known_trip_count[^\d]*(\d+)")
+
+
+class Collective(NamedTuple):
+    kind: str
+    bytes: int  # of its result, on one device
+    times: int  # per round
+    open_ended: bool
+    """In a loop whose number of steps the data decide: counted for one of them."""
+
+
+def collectives(text: str) -> list[Collective]:
+    """Of a program as `compiled.as_text()` prints it."""
+    bodies = dict(_computations(text))
+    entry = next(name for name, (is_entry, _) in bodies.items() if is_entry)
+    return list(_inside(bodies, entry, 1, False))
+
+
+def total(found: list[Collective]) -> tuple[int, int]:
+    """(how many collectives, how many bytes) per round."""
+    return sum(c.times for c in found), sum(c.times * c.bytes for c in found)
+
+
+def _computations(text: str) -> Iterator[tuple[str, tuple[bool, list[str]]]]:
+    name, entry, lines = None, False, []
+    for line in text.splitlines():
+        if name is None:
+            if (head := HEAD.match(line)) is not None:
+                name, entry, lines = head[2], head[1] is not None, []
+        elif line.startswith("}"):
+            yield name, (entry, lines)
+            name = None
+        else:
+            lines.append(line)
+
+
+def _inside(bodies: dict[str, tuple[bool, list[str]]], name: str, times: int, open_ended: bool) -> Iterator[Collective]:
+    for line in bodies[name][1]:
+        step = STEP.search(line)
+        if step is None:
+            continue
+        kind = step["kind"].removesuffix("-start")
+        if kind in KINDS:
+            yield Collective(kind, _size(step["shape"]), times, open_ended)
+            continue
+        trips = TRIPS.search(line) if kind == "while" else None
+        called = [*CALLED.findall(line), *(n.strip(" %") for m in BRANCHES.findall(line) for n in m.split(","))]
+        for inner in dict.fromkeys(called):
+            if inner in bodies:
+                unknown = kind == "while" and trips is None
+                yield from _inside(bodies, inner, times * int(trips[1] if trips else 1), open_ended or unknown)
+
+
+def _size(shape: str) -> int:
+    """Bytes of `f32[2,8]{1,0}`, or of a tuple of such."""
+    total = 0
+    for dtype, dims in ARRAY.findall(shape):
+        count = BYTES.get(dtype, 4)
+        for dim in filter(None, dims.split(",")):
+            count *= int(dim)
+        total += count
+    return total
