@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -14,13 +15,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import tiny
+from support.tiny import TinyEnv
 
 from trident import replay as replays
-from trident.bench.communication import Collective, collectives
+from trident.bench.communication import Collective, collectives, kernels
 from trident.errors import TridentError
 from trident.report.progress import Silent
-from trident.training import platforms, session
+from trident.training import memory, platforms, session
 from trident.training.layout import fitting, layout_of
+from trident.training.loop import program
 from trident.training.settings import Settings, identity, make_setup
 
 SUPPORT = Path(tiny.__file__).parent
@@ -93,6 +96,25 @@ def test_what_cannot_be_spread_is_one_line():
         platforms.check("gpu")
 
 
+def test_what_a_gpu_has_free_is_asked_of_the_gpu(monkeypatch):
+    assert memory.device_bytes() is None  # a CPU has the system's memory
+    fake = SimpleNamespace(memory_stats=lambda: {"bytes_limit": 3000, "bytes_in_use": 1000})
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(jax, "local_devices", lambda: [fake])
+    assert memory.device_bytes() == 2000
+    with pytest.raises(TridentError, match=r"would need about .*, but only 2\.0 KiB are free"):
+        memory.check_state(setup(), session._one_seed(setup()))
+
+
+@pytest.mark.parametrize("platform", ["cuda", "tpu"])
+def test_a_round_can_be_translated_for_other_hardware(platform):
+    """There is none here to run it on."""
+    one = program(TinyEnv(), setup().algorithm, 4)
+    state = jax.eval_shape(one.init, jax.random.key(0))
+    lowered = jax.jit(one.round).trace(state, jnp.int32(0)).lower(lowering_platforms=(platform,))
+    assert "stablehlo" in lowered.as_text()
+
+
 def test_devices_go_to_seeds_first():
     assert fitting(seeds=3, envs=4, most=13) == [1, 2, 3, 4, 6, 12]
     assert identity(setup(seeds=6, devices=4))["devices"] == "4 (2 for seeds x 2 for environments)"
@@ -147,3 +169,4 @@ ENTRY %main (x: f32[4]) -> f32[4] {
         Collective("all-gather", 19, 1, True),
         Collective("all-reduce", 16, 1, False),
     ]
+    assert kernels(text) == 7 + 1 + 1

@@ -1,4 +1,5 @@
-"""What the devices of one compiled round say to each other: its collectives, with their bytes and how often they run.
+"""What the devices of one compiled round say to each other: its collectives, with their bytes and how often they run;
+and how many operations it has, each of which a GPU launches as a kernel.
 
 Read from the optimised program's text. A collective in a loop counts as often as the loop runs, where the compiler
 knows that; loops that stop by themselves (line searches) count once, and are told apart.
@@ -20,6 +21,10 @@ BRANCHES = re.compile(r"(?:branch_computations|called_computations|calls)=\{([^}
 TRIPS = re.compile(r"known_trip_count[^\d]*(\d+)")
 
 
+FREE = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "call", "conditional", "after-all")
+"""Steps that take no kernel of their own."""
+
+
 class Collective(NamedTuple):
     kind: str
     bytes: int  # of its result, on one device
@@ -30,14 +35,34 @@ class Collective(NamedTuple):
 
 def collectives(text: str) -> list[Collective]:
     """Of a program as `compiled.as_text()` prints it."""
-    bodies = dict(_computations(text))
-    entry = next(name for name, (is_entry, _) in bodies.items() if is_entry)
-    return list(_inside(bodies, entry, 1, False))
+    return [
+        Collective(step.kind, _size(step.shape), step.times, step.open_ended)
+        for step in _steps(text)
+        if step.kind in KINDS
+    ]
+
+
+def kernels(text: str) -> int:
+    """How many operations run, one after another or not; what is fused counts as one."""
+    return sum(step.times for step in _steps(text) if step.kind not in FREE)
 
 
 def total(found: list[Collective]) -> tuple[int, int]:
     """(how many collectives, how many bytes) per round."""
     return sum(c.times for c in found), sum(c.times * c.bytes for c in found)
+
+
+class _Step(NamedTuple):
+    kind: str
+    shape: str
+    times: int
+    open_ended: bool
+
+
+def _steps(text: str) -> Iterator[_Step]:
+    bodies = dict(_computations(text))
+    entry = next(name for name, (is_entry, _) in bodies.items() if is_entry)
+    return _inside(bodies, entry, 1, False)
 
 
 def _computations(text: str) -> Iterator[tuple[str, tuple[bool, list[str]]]]:
@@ -53,15 +78,15 @@ def _computations(text: str) -> Iterator[tuple[str, tuple[bool, list[str]]]]:
             lines.append(line)
 
 
-def _inside(bodies: dict[str, tuple[bool, list[str]]], name: str, times: int, open_ended: bool) -> Iterator[Collective]:
+def _inside(bodies: dict[str, tuple[bool, list[str]]], name: str, times: int, open_ended: bool) -> Iterator[_Step]:
     for line in bodies[name][1]:
-        step = STEP.search(line)
-        if step is None:
+        found = STEP.search(line)
+        if found is None:
             continue
-        kind = step["kind"].removesuffix("-start")
-        if kind in KINDS:
-            yield Collective(kind, _size(step["shape"]), times, open_ended)
-            continue
+        kind = found["kind"].removesuffix("-start")
+        yield _Step(kind, found["shape"], times, open_ended)
+        if kind not in ("while", "call", "conditional", "async"):
+            continue  # what is applied to each entry, or fused, is no step of its own
         trips = TRIPS.search(line) if kind == "while" else None
         called = [*CALLED.findall(line), *(n.strip(" %") for m in BRANCHES.findall(line) for n in m.split(","))]
         for inner in dict.fromkeys(called):

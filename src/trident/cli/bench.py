@@ -19,6 +19,7 @@ from trident.bench.table_runner import differences, plan, run_table
 from trident.cli import lazily
 from trident.cli.options import parse
 from trident.cli.page import write_report
+from trident.cli.scaling import bench_devices
 from trident.errors import TridentError
 from trident.launch.board import Board
 from trident.launch.options import LaunchOptions, make_launcher
@@ -152,6 +153,7 @@ def bench(argv: list[str]) -> int:
     if not argv or argv[0] in ("-h", "--help"):
         print("usage: trident bench WHAT [OPTIONS]\n\nspeed          steps per second, compile times, operations")
         print("fingerprint    do training rounds still run the same programs?")
+        print("devices        one training on 1, 2, 4 devices: throughput, communication")
         print("\n".join(f"{name:14s} every method of it on {c.about}" for name, c in CAMPAIGNS.items()))
         print("\n".join(f"{name:14s} {about}" for name, (about, *_) in STUDIES.items()))
         return 0
@@ -160,10 +162,12 @@ def bench(argv: list[str]) -> int:
         return lazily(f"trident.cli.{module}", function)(argv[1:])
     if argv[0] in CAMPAIGNS:
         return _table(argv[0], argv[1:])
+    if argv[0] == "devices":
+        return bench_devices(argv[1:])
     if argv[0] == "fingerprint":
         return _fingerprint(parse(FingerprintOptions, argv[1:], "bench fingerprint", FINGERPRINT_TEXT))
     if argv[0] != "speed":
-        known = ", ".join(["speed", "fingerprint", *CAMPAIGNS, *STUDIES])
+        known = ", ".join(["speed", "fingerprint", "devices", *CAMPAIGNS, *STUDIES])
         raise TridentError(f"unknown measurement {argv[0]!r}: there are {known}")
     options = parse(SpeedOptions, argv[1:], "bench speed", EXAMPLES)
     console = Console(width=None if sys.stdout.isatty() else 140)

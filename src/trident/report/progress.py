@@ -56,11 +56,13 @@ def progress_for(stream: TextIO | None = None) -> Progress:
 def plan_line(run: dict[str, Any]) -> str:
     """What is about to happen, in one line."""
     seeds, steps = len(run["settings"]["seeds"]), run["rounds"] * run["steps_per_round"]
+    spread, device, cores = run.get("identity", {}).get("devices", "1"), run["host"]["device"], run["host"]["cores"]
+    where = f"{device} ({cores} cores)" if spread == "1" else f"{device} devices: {spread}"
     limits = ", ".join(f"{c['name']} <= {c['limit']:g} {c['unit']}" for c in run["constraints"]) or "none"
     return (
         f"{run['algo']} on {run['env']} (version {run['env_version']}, {run['agents']} agents): "
         f"{seeds} seed{'s' * (seeds > 1)} x {run['rounds']} rounds x {run['steps_per_round']:,} env steps = "
-        f"{seeds * steps:,} env steps on {run['host']['device']} ({run['host']['cores']} cores); limits: {limits}"
+        f"{seeds * steps:,} env steps on {where}; limits: {limits}"
     )
 
 

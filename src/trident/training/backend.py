@@ -90,7 +90,7 @@ def build_jax(setup: Setup, say: Say) -> CompiledRun:
 
     if apart:
         return CompiledRun(each(init, seeds), each(round_, seeds), all_seeds(rows, seeds))
-    return CompiledRun(init, round_, rows)
+    return CompiledRun(init, round_, rows, program=compiled)
 
 
 def _evaluate_jax(env: Env, policy: Policy, key: Key, episodes: int, shielded: bool, say: Say | None) -> dict[str, Any]:

@@ -7,7 +7,7 @@ environments of one seed are left to the compiler, which puts sums in where rows
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -53,9 +53,8 @@ def build(setup: Setup, one: Program, layout: Layout) -> CompiledRun:
         )
         if isinstance(state.replay, replays.SpreadReplay):
             stored = layout.sharding(SEED, None, None, AXIS)
-            lies = lies._replace(
-                replay=replays.SpreadReplay(jax.tree.map(lambda _: stored, state.replay.data), by_seed)
-            )
+            data: Any = jax.tree.map(lambda _: stored, state.replay.data)
+            lies = lies._replace(replay=state.replay._replace(data=data, size=cast(Any, by_seed)))
         return lies
 
     lies, measures = shardings(rows), whole if jax.process_count() > 1 else by_seed  # every host reads them

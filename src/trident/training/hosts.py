@@ -44,8 +44,8 @@ EXCHANGED = 4096
 
 class Membership(NamedTuple):
     address: str  # of host 0
-    count: int
-    index: int
+    hosts: int
+    number: int
 
 
 class _State:
@@ -118,7 +118,7 @@ def joined(text: str | None) -> Iterator[None]:
 def _join(mine: Membership | str) -> None:
     jax.config.update("jax_enable_preemption_service", False)  # it would take SIGTERM for itself
     known = mine._asdict() if isinstance(mine, Membership) else {}
-    names = {"address": "coordinator_address", "count": "num_processes", "index": "process_id"}
+    names = {"address": "coordinator_address", "hosts": "num_processes", "number": "process_id"}
     where: dict[str, Any] = {names[k]: v for k, v in known.items()}
     if known:
         where["cluster_detection_method"] = "deactivate"

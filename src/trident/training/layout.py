@@ -10,6 +10,7 @@ import math
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
@@ -81,7 +82,7 @@ def place(tree: Any, shardings: Any) -> Any:
     """Arrays that every host has as they lie on the devices; keys included."""
 
     def one(x: Any, sharding: NamedSharding) -> Any:
-        if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
+        if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
             words = one(jax.random.key_data(x), sharding)
             return jax.jit(lambda w: jax.random.wrap_key_data(w, impl=jax.random.key_impl(x)))(words)
         whole = np.asarray(x)

@@ -37,8 +37,9 @@ def check_state(setup: Setup, one_seed: RunState) -> None:
         "rollout": _bytes(rollout),
     }
     seeds, each = setup.settings.num_seeds, sum(parts.values())
-    free = available_bytes()
-    if free is None or seeds * each <= HEADROOM * free:
+    on_device = device_bytes()
+    free = available_bytes() if on_device is None else on_device * min(setup.devices, jax.local_device_count())
+    if free is None or seeds * each <= HEADROOM * free * jax.process_count():
         return
     largest = max(parts, key=lambda name: parts[name])
     remedy = "lower --algo.replay or --seeds" if largest == "replay" else REMEDY
@@ -50,7 +51,7 @@ def check_state(setup: Setup, one_seed: RunState) -> None:
 
 def check_program(compiled: Any) -> None:
     """The same for what a compiled program takes while it runs, beside its arguments."""
-    analysis, free = compiled.memory_analysis(), available_bytes()
+    analysis, free = compiled.memory_analysis(), device_bytes() or available_bytes()
     need = getattr(analysis, "temp_size_in_bytes", 0) + getattr(analysis, "argument_size_in_bytes", 0)
     if free is not None and need > HEADROOM * free:
         raise TridentError(f"a round would need {_size(need)}, but only {_size(free)} are free: {REMEDY}")
@@ -75,6 +76,14 @@ def available_bytes() -> int | None:
     """What the system can give this process, caches that it would drop included; None where it does not say."""
     known = [x for x in (_system(), *map(_cgroup, CGROUPS), _addresses_left()) if x is not None]
     return min(known, default=None)
+
+
+def device_bytes() -> int | None:
+    """What is free on the fullest of this host's devices; None where these share the system's memory."""
+    if jax.default_backend() == "cpu":
+        return None
+    stats = [device.memory_stats() or {} for device in jax.local_devices()]
+    return min((s["bytes_limit"] - s["bytes_in_use"] for s in stats if "bytes_limit" in s), default=None)
 
 
 def _system() -> int | None:
