@@ -144,3 +144,14 @@ def test_sbatch_gets_what_it_is_told():
     }  # fmt: skip
     with pytest.raises(TridentError, match="time=1h: it is a whole number of minutes"):
         on_slurm._parameters({"time": "1h"}, None, 2, 0)
+
+
+def test_a_run_is_asked_to_stop_by_a_file_once_it_has_played(tmp_path, monkeypatch):
+    """A cancelled task of Ray went on to its end: the run itself has to be asked."""
+    one = job(tmp_path / "mappo")
+    one.folder.mkdir()
+    assert not remote.asked_to_stop(one)
+    assert not list(one.folder.iterdir())
+    monkeypatch.setattr(remote.records, "last_line", lambda _: {"round": 1})
+    assert remote.asked_to_stop(one)
+    assert [path.name for path in one.folder.iterdir()] == ["stop"]

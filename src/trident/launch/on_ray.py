@@ -68,6 +68,7 @@ def room(resources: Mapping[str, float], cores: int, gpus: float) -> int:
 
 class Handle(NamedTuple):
     ref: Any
+    job: Job
     seen: remote.Sighting
 
 
@@ -125,7 +126,7 @@ class OnRay:
         task = self._ray.remote(_run).options(
             num_cpus=self._cores, num_gpus=self._gpus, max_retries=0, name=f"trident {job.name}"
         )
-        return Handle(task.remote(remote.Work(job, self._cores, name, env)), remote.Sighting(job, name))
+        return Handle(task.remote(remote.Work(job, self._cores, name, env)), job, remote.Sighting(job, name))
 
     def poll(self, handle: Handle) -> Status:
         ray = self._ray
@@ -145,7 +146,8 @@ class OnRay:
             return Status("ended", 70, remote.last_line(error), where)
 
     def stop(self, handle: Handle) -> None:
-        self._ray.cancel(handle.ref, force=False, recursive=False)
+        if not remote.asked_to_stop(handle.job):  # cancelling does not reach a worker that is waiting for its training
+            self._ray.cancel(handle.ref, force=False, recursive=False)
 
     def close(self) -> None:
         self._ray.shutdown()

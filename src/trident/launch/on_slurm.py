@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 from trident.errors import TridentError, one_line
 from trident.launch import remote
 from trident.launch.job import Job, Status
-from trident.report.records import last_line
-from trident.run_directory import RECORDS, ask_to_stop
 
 EXTRA = "--launcher slurm needs the extra slurm: pip install 'trident-marl[slurm]'"
 MANY = 2**16
@@ -94,10 +92,7 @@ class OnSlurm:
         return Status("ended", 130, state, where)
 
     def stop(self, handle: Handle) -> None:
-        """After its round, however long that takes; at once where none has been played."""
-        if last_line(handle.job.folder / RECORDS):
-            ask_to_stop(handle.job.folder)
-        else:
+        if not remote.asked_to_stop(handle.job):
             handle.sent.cancel()
 
     def close(self) -> None: ...

@@ -19,7 +19,8 @@ import trident
 from trident.errors import TridentError
 from trident.launch import child
 from trident.launch.job import Job, is_finished, resume_words, train_words
-from trident.run_directory import is_in_use, is_run
+from trident.report import records
+from trident.run_directory import RECORDS, ask_to_stop, is_in_use, is_run
 
 PACKAGES = ("jax", "jaxlib", "numpy", "optax")
 SAME = "install the same everywhere"
@@ -142,6 +143,15 @@ class Sighting:
             text = self._log.read_text(encoding="utf-8", errors="replace") if self._log.exists() else ""
             self.where = text.rpartition(self._mark)[2].partition("\n")[0] if self._mark in text else ""
         return self.where
+
+
+def asked_to_stop(job: Job) -> bool:
+    """Whether the run could be asked, by a file in its folder, to save and stop after its round; one that has not
+    played a round cannot, and has nothing to lose."""
+    if records.last_line(job.folder / RECORDS) is None:
+        return False
+    ask_to_stop(job.folder)
+    return True
 
 
 def last_line(error: BaseException) -> str:
