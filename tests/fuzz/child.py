@@ -16,12 +16,16 @@ import time
 from pathlib import Path
 
 sys.path[0] = str(Path(__file__).parents[1])
+faulthandler.register(signal.SIGUSR1)
 
-from support import tiny  # noqa: E402, F401  registers both
+try:
+    from support import tiny  # noqa: F401  registers both
 
-from trident.cli import main, runs, train  # noqa: E402
-from trident.report import figures  # noqa: E402
-from trident.training import session  # noqa: E402
+    from trident.cli import main, runs, train
+    from trident.report import figures
+    from trident.training import session
+except KeyboardInterrupt:  # the command line imports later, when it hears Ctrl-C already
+    sys.exit(130)
 
 JUMP = 3.0
 """Seconds after the start when the clock is set."""
@@ -58,7 +62,6 @@ def nursery() -> None:
 
 
 if __name__ == "__main__":
-    faulthandler.register(signal.SIGUSR1)
     if sys.argv[1:] == ["--nursery"]:
         nursery()
     if os.environ.get("PICTURES") == "no":
