@@ -61,7 +61,7 @@ def read_all(out: Path) -> dict[str, Any]:
             "state": (round_, bits(found))}  # fmt: skip
 
 
-def mutations(dice: random.Random) -> dict[str, Callable[[bytes], bytes]]:
+def mutations(dice: random.Random, kept: dict[Path, bytes]) -> dict[str, Callable[[bytes], bytes]]:
     def at(data: bytes) -> int:
         return dice.randrange(max(len(data), 1))
 
@@ -100,6 +100,7 @@ def mutations(dice: random.Random) -> dict[str, Callable[[bytes], bytes]]:
 
     return {
         "flip": flip, "digit": digit, "odd": odd, "sealed": lambda data: odd(data, seal), "swap": swap,
+        "gone": bytes, "other": lambda _: dice.choice([*kept.values()]),
         "cut": lambda data: data[: at(data)],
         "double": lambda data: data + data,
         "hole": lambda data: data[: (i := at(data))] + b"\0" * min(64, len(data) - i) + data[i + 64 :],
@@ -120,14 +121,15 @@ def damaged(tally: Tally, count: int, dice: random.Random) -> None:
             (older / f"checkpoints/00000004.{suffix}").unlink()
         states = {4: truth["state"], 3: read_all(older)["state"]}
         while tally.tries < count:
-            name, ways = dice.choice(NAMES), mutations(dice)
-            way, reader = (
-                dice.choice([way for way in ways if way != "sealed"]),
-                dice.choice(["read"] * 3 + ["resume", "commands"]),
-            )
+            name, ways = dice.choice(NAMES), mutations(dice, kept)
+            way = dice.choice([way for way in ways if way != "sealed"])
+            reader = dice.choice(["read"] * 3 + ["resume", "commands"])
             path = out / name
             sealed = way == "odd" and dice.random() < 0.3  # by someone who computes the digest anew
-            path.write_bytes(ways["sealed" if sealed else way](kept[path]))
+            if way == "gone":
+                path.unlink()
+            else:
+                path.write_bytes(ways["sealed" if sealed else way](kept[path]))
             what = (name, "sealed" if sealed else way, reader)
             with tally.attempt(what):
                 if reader == "commands":
@@ -143,7 +145,8 @@ def damaged(tally: Tally, count: int, dice: random.Random) -> None:
                     found = read_all(out)
                     cut = found["records"] == truth["records"][: len(found["records"])]  # as a crash may leave them
                     run = {k: v for k, v in found["run"].items() if k in truth["run"]} == truth["run"]
-                    same = run and found["result"] == truth["result"] and cut
+                    result = found["result"] == (None if what[:2] == ("result.json", "gone") else truth["result"])
+                    same = run and result and cut
                     if not sealed and not (same and states.get(found["state"][0]) == found["state"]):
                         tally.fail("silent", what)
             for other in [*out.rglob("*")]:

@@ -178,7 +178,7 @@ def arguments(tally: Tally, count: int, dice: random.Random) -> None:
             algo = dice.choice([*ALGORITHMS])
             called, given = {"env": ENV, "algo": algo}, {}
             for _ in range(dice.choice([1, 1, 2])):
-                if dice.random() < 0.6:
+                if dice.random() < 0.6 and isinstance(called.get("config", {}), dict):
                     name = dice.choice([*flatten(ALGORITHMS[algo].config)])
                     value = given[f"algo.{name}"] = dice.choice(VALUES)
                     called["config"] = called.get("config", {}) | {name: value}
