@@ -70,7 +70,8 @@ $(ADAPTERS)/.ready: requirements-adapters.lock pyproject.toml
 	@touch $@
 
 test-adapters: $(ADAPTERS)/.ready  ## adapters and loggers with the packages they are for: an environment of its own, minutes
-	$(ADAPTERS)/bin/python -m pytest -m "not slow" tests/adapters tests/report/test_loggers.py
+	$(ADAPTERS)/bin/python -m pytest -m "not slow and not smarts" tests/adapters tests/report/test_loggers.py
+	$(ADAPTERS)/bin/python -m pytest -m adapters tests/docs/test_blocks.py
 
 TUNE := .venv-tune
 

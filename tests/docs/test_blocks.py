@@ -29,7 +29,9 @@ from trident.training.settings import make_setup
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "benchmarks/README.md", *sorted(ROOT.glob("docs/*.md"))]
-FENCE = re.compile(r"(?P<mark><!-- not run: [^>]+ -->\n)?^```(?P<language>\w*)\n(?P<code>.*?)^```$", re.M | re.S)
+EXTRAS = "<!-- with extras -->\n"
+MARK = r"(?P<mark><!-- (?:not run: [^>]+|with extras) -->\n)?"
+FENCE = re.compile(MARK + r"^```(?P<language>\w*)\n(?P<code>.*?)^```$", re.M | re.S)
 
 
 def name(page: Path) -> str:
@@ -41,12 +43,13 @@ class Block(NamedTuple):
     code: str
     run: bool
     line: int
+    extras: bool
 
 
 def blocks(page: Path) -> list[Block]:
     text = page.read_text(encoding="utf-8")
     return [
-        Block(b["language"], b["code"], b["mark"] is None, text.count("\n", 0, b.start("code")))
+        Block(b["language"], b["code"], b["mark"] is None, text.count("\n", 0, b.start("code")), b["mark"] == EXTRAS)
         for b in FENCE.finditer(text)
     ]
 
@@ -83,12 +86,29 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
             exec(compile("\n" * block.line + block.code, str(page), "exec"), names)
 
 
+@pytest.mark.adapters
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("page", [p for p in PAGES if any(b.extras for b in blocks(p))], ids=name)
+def test_python_blocks_with_extras_run(page, tmp_path, monkeypatch):
+    """As above, where the packages are that they plug in; each is short."""
+    for package in ("pettingzoo", "mpe2", "jaxmarl", "camar", "gymnasium_robotics"):
+        pytest.importorskip(package, reason="make test-adapters")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(trident, "train", train_a_little, raising=False)
+    monkeypatch.setattr(figures, "draw_figures", lambda folder: [])
+    names: dict[str, Any] = {"__name__": page.stem}
+    for block in blocks(page):
+        if block.language == "python" and block.extras:
+            assert len(block.code.splitlines()) < 60
+            exec(compile("\n" * block.line + block.code, str(page), "exec"), names)
+
+
 def test_every_block_says_what_it_is():
     """Nothing escapes the checks by having no language; only what needs a program from elsewhere is not run."""
     found = {(name(page), b.language) for page in PAGES for b in blocks(page)}
     assert {pair for pair in found if pair[1] not in ("python", "sh", "text", "toml")} == set()
     assert all(tomllib.loads(b.code) for page in PAGES for b in blocks(page) if b.language == "toml")
-    assert [(name(p), b.code.splitlines()[0]) for p in PAGES for b in blocks(p) if not b.run] == [
+    assert [(name(p), b.code.splitlines()[0]) for p in PAGES for b in blocks(p) if not b.run and not b.extras] == [
         ("docs/smac.md", "from smac.env import StarCraft2Env")
     ]
 
