@@ -13,6 +13,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 _PUBLIC = {
     "trident.adapters": "from_gymnasium from_pettingzoo from_suite to_gymnasium to_pettingzoo",
     "trident.api": "Run compare load resume train",
+    "trident.closed_form": "least_change_shield search_base_policy",
     "trident.envs.checks": "check_env",
     "trident.errors": "TridentError",
     "trident.training.presets": "Preset",

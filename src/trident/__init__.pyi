@@ -8,6 +8,8 @@ from trident.api import compare as compare
 from trident.api import load as load
 from trident.api import resume as resume
 from trident.api import train as train
+from trident.closed_form import least_change_shield as least_change_shield
+from trident.closed_form import search_base_policy as search_base_policy
 from trident.envs.checks import check_env as check_env
 from trident.errors import TridentError as TridentError
 from trident.training.presets import Preset as Preset

@@ -41,6 +41,7 @@ COMMANDS: dict[str, tuple[str, Command]] = {
     "bench": ("measure speed on this machine", lazily("trident.cli.bench", "bench")),
     "tune": ("choose methods' settings by equal trials for each", lazily("trident.cli.tune", "tune_methods")),
     "verify": ("check every claim of the paper against numbers", lazily("trident.cli.verify", "verify")),
+    "fit-physics": ("estimate constants of a closed form", lazily("trident.cli.fit_physics", "fit_physics")),
     "doctor": ("say what is damaged in a run and save what can be saved", lazily("trident.cli.doctor", "doctor")),
     "export": ("take a policy out: a bundle that NumPy alone runs", lazily("trident.cli.deploy", "export")),
     "runtime": ("test and run a bundle, behind its guard", lazily("trident.cli.deploy", "runtime")),
