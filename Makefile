@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 
-.PHONY: help setup train test lint types imports pytest test-learning fuzz soak test-smarts test-adapters test-tune test-ray test-page docs dist lock clean
+.PHONY: help setup train test lint types imports pytest test-learning fuzz soak test-smarts test-adapters test-tune test-ray test-backends test-page docs dist lock clean
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -95,6 +95,17 @@ $(RAY)/.ready: requirements-ray.lock pyproject.toml
 test-ray: $(RAY)/.ready  ## campaigns on a Ray cluster of two nodes and by submitit: an environment of its own (900 MB), minutes
 	$(RAY)/bin/python -m pytest -m ray tests/launch/test_clusters.py
 
+BACKENDS := .venv-backends
+
+$(BACKENDS)/.ready: requirements-backends.lock pyproject.toml
+	@test -x $(BACKENDS)/bin/python || $(PYTHON) -m venv $(BACKENDS)
+	$(BACKENDS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-backends.lock
+	$(BACKENDS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+test-backends: $(BACKENDS)/.ready  ## policies by IREE and ONNX Runtime: an environment of its own
+	$(BACKENDS)/bin/python -m pytest tests/export/test_backends.py
+
 PAGE := .venv-page
 CHROMIUM ?= $(firstword $(wildcard /usr/bin/chromium /usr/bin/chromium-browser /usr/bin/google-chrome))
 
@@ -131,6 +142,7 @@ lock:            ## renew every requirements*.lock (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --group docs -o requirements-docs.lock
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --extra pettingzoo --extra suites --extra wandb --extra mlflow --extra trackio --group adapters pyproject.toml -o requirements-adapters.lock
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --extra ray --extra slurm --group ray pyproject.toml -o requirements-ray.lock
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --extra iree --extra onnx --group backends pyproject.toml -o requirements-backends.lock
 
 clean:           ## remove the environment and caches (never runs/ or benchmarks/)
-	rm -rf $(VENV) $(SMARTS) $(ADAPTERS) $(TUNE) $(RAY) $(PAGE) $(DOCS) site dist .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(SMARTS) $(ADAPTERS) $(TUNE) $(RAY) $(BACKENDS) $(PAGE) $(DOCS) site dist .ruff_cache .pytest_cache .hypothesis

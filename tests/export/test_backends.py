@@ -32,7 +32,7 @@ def run(tmp_path_factory) -> trident.Run:
 def network(weights, x, allowed):
     """Most of what a network's policy is made of."""
     hidden = jnp.tanh(x @ weights["w"] + 0.5) * jax.nn.sigmoid(x).sum(-1, keepdims=True)
-    logits = jnp.where(allowed, hidden - hidden.max(-1, keepdims=True), -1e9)
+    logits = jnp.where(allowed | ~allowed.any(-1, keepdims=True), hidden - hidden.max(-1, keepdims=True), -1e9)
     mode = jnp.argmax(logits, axis=-1)
     clipped = jnp.clip(jnp.concatenate([hidden[:, 1:] ** 3, jnp.exp(-(hidden**2))], -1), -0.9, 0.8)
     scale = jax.lax.rsqrt(2.0 + mode)[:, None]

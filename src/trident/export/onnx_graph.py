@@ -175,6 +175,13 @@ def _reduced(kind: str) -> Special:
     return lambda g, given, p, shape, shapes: g.node(kind, [given[0], g.whole(p["axes"])], keepdims=0)
 
 
+def _of_flags(kind: str) -> Special:
+    def reduced(g: _Graph, given: list[str], p: Any, shape: Any, shapes: Any) -> str:
+        return g.cast(g.node(kind, [g.cast(given[0], np.int32), g.whole(p["axes"])], keepdims=0), np.bool_)
+
+    return reduced
+
+
 def _first(kind: str) -> Special:
     def first(g: _Graph, given: list[str], p: Any, shape: Any, shapes: Any) -> str:
         return g.cast(g.node(kind, [given[0]], axis=p["axes"][0], keepdims=0), p["index_dtype"])
@@ -193,4 +200,5 @@ SPECIAL: dict[str, Special] = {
     "square": lambda g, given, p, shape, shapes: g.node("Mul", [given[0], given[0]]),
 }  # fmt: skip
 SPECIAL |= {name: _reduced(kind) for name, kind in REDUCED.items()}
+SPECIAL |= {"reduce_or": _of_flags("ReduceMax"), "reduce_and": _of_flags("ReduceMin")}
 SPECIAL |= {name: _first(kind) for name, kind in FIRST.items()}
