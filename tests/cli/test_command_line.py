@@ -61,6 +61,7 @@ def trained(training):
         ("train tiny --algo tiny --episodes 1.5", "Error parsing --episodes: invalid literal for int()"),
         ("train tiny --algo tiny --episodes 0", "--episodes must be at least 1"),
         ("train tiny --algo tiny --seeds two", "--seeds wants a number of seeds or a list like 4,7, not 'two'"),
+        ("train tiny --algo tiny --limit use=1 --limit noise=1", "--limit stands twice: give it once"),
         ("train tiny --algo tiny --limit us=1", "unknown constraint 'us' of tiny: did you mean 'use'?"),
         ("train tiny --algo tiny --limit use", "--limit wants NAME=VALUE"),
         (
@@ -70,7 +71,7 @@ def trained(training):
         ("train tiny --algo tiny --warm-start rando", "unknown scripted policy 'rando' of tiny: did you mean"),
         ("train tiny --algo tiny --shielded", "tiny has no shield: leave out --shielded"),
         ("train tiny --algo shielded", "tiny has no shield: shielded needs one"),
-        ("train uav-mec --algo qmix --algo.levels 99", "qmix cannot be built for uav-mec: 99 levels of up to 3 param"),
+        ("train uav-mec --algo qmix --algo.levels 99", "qmix cannot be built for uav-mec: 99 levels of up to 4 param"),
         (
             "train uav-mec --algo maddpg --algo.levels 0",
             "--algo.levels must be at least 1",
@@ -283,7 +284,7 @@ def test_a_report_is_one_page_of_runs_or_of_a_folder_of_them(trained, tmp_path, 
     assert main(["report", str(trained), "--html", str(page)]) == 0
     assert capsys.readouterr().out.strip() == str(page)
     text = page.read_text(encoding="utf-8")
-    assert "trident train tiny --algo tiny --episodes 20 --seeds 2 --limit use=0.4 --limit noise=2" in text
+    assert "trident train tiny --algo tiny --episodes 20 --seeds 2 --limit use=0.4 noise=2.0" in text
     assert main(["report", str(trained.parent), "--html", str(page)]) == 0
     assert main(["report", str(tmp_path / "new"), "--html", str(page)]) == 2
     assert "there is no run in" in capsys.readouterr().err

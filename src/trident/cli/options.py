@@ -61,18 +61,23 @@ def _checked(options: T) -> T:
 
 
 def _check_names(options: type, argv: list[str], command: str) -> None:
-    known = list(_names(options, ""))
+    known, seen = dict(_names(options, "")), set()
     for word in argv:
         name = word.partition("=")[0].replace("_", "-")
-        if not name.startswith("--") or name in known:
+        if not name.startswith("--"):
+            continue
+        if name in known:
+            if name in seen and typing.get_origin(known[name]) is dict:  # only the last would count
+                raise TridentError(f"{name} stands twice: give it once, with all its values ({name} A=1 B=2)")
+            seen.add(name)
             continue
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
         raise TridentError(f"unknown option {name}: {hint}`trident {command} --help` shows all of them")
 
 
-def _names(options: type, prefix: str) -> typing.Iterator[str]:
-    """Every option's spelling, as tyro makes them."""
+def _names(options: type, prefix: str) -> typing.Iterator[tuple[str, typing.Any]]:
+    """Every option's spelling, as tyro makes them, and its type."""
     hints = typing.get_type_hints(options, include_extras=True)
     for field in dataclasses.fields(options):  # pyright: ignore[reportArgumentType]
         hint, name = hints[field.name], field.name.replace("_", "-")
@@ -82,9 +87,9 @@ def _names(options: type, prefix: str) -> typing.Iterator[str]:
         if dataclasses.is_dataclass(kind):
             yield from _names(kind, f"{prefix}{name}." if name else prefix)  # pyright: ignore[reportArgumentType]
         else:
-            yield f"--{prefix}{name}"
+            yield f"--{prefix}{name}", kind
             if kind is bool:
-                yield f"--{prefix}no-{name}"
+                yield f"--{prefix}no-{name}", kind
 
 
 def _first_message(box: str) -> str:
