@@ -141,7 +141,7 @@ def only_parse(monkeypatch):
 
     def parse(*args: Any, **keywords: Any) -> Any:
         options = real(*args, **keywords)
-        if hasattr(options, "settings"):
+        if hasattr(options, "settings") and hasattr(options, "env"):  # of a training, not of a study of settings
             make_setup(options.env, options.algo, options.settings, options.config)
         raise Parsed
 
@@ -196,7 +196,10 @@ def test_links_and_pictures_exist(page):
 
 
 def table_rows(text: str) -> dict[str, list[str]]:
-    rows = [[cell.strip() for cell in line.strip("|\n ").split(" | ")] for line in text.splitlines() if line[:1] == "|"]
+    """Of all tables of methods in a text."""
+    tables = [part for part in re.split(r"\n\s*\n", text) if part.lstrip().startswith("| method |")]
+    lines = [line for table in tables for line in table.splitlines() if line[:1] == "|"]
+    rows = [[cell.strip() for cell in line.strip("|\n ").split(" | ")] for line in lines]
     return {row[0]: row[1:] for row in rows}
 
 
