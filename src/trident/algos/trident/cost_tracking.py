@@ -57,9 +57,12 @@ def measure(smooth: float, tracker: CostTracker, cost: Costs) -> tuple[CostTrack
     return tracker._replace(cross=cross, square=square, cost=mean, known=known, last=cost, drift=drift), calibration
 
 
-def predict(smooth: float, tracker: CostTracker, change: Costs) -> CostTracker:
+def predict(smooth: float, tracker: CostTracker, change: Costs, limits: Costs) -> CostTracker:
     """Remember the change that a round's updates predict. A moving mean lags behind: against it, a new cost shows the
-    last round's change, `smooth` of that of the round before, and so on."""
+    last round's change, `smooth` of that of the round before, and so on. No cost can fall by more than there is of it,
+    and no budget lets one rise by more than its limit: what exceeds that is an error of the surrogate, and would drown
+    what is measured."""
+    change = jnp.clip(change, -jnp.maximum(tracker.cost, 0.0), jnp.maximum(limits, 0.0))
     return tracker._replace(predicted=change + smooth * tracker.predicted, change=change)
 
 

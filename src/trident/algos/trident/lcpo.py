@@ -94,7 +94,8 @@ def learn(
     if config.as_printed:
         cost = critic_cost_estimate(problem, state.actors, critic, roll)
     tracker, calibration = cost_tracking.measure(smooth, state.tracker, cost)
-    excess = tracker.cost - cost_tracking.training_limits(config.safety, spec)
+    limits = cost_tracking.training_limits(config.safety, spec)
+    excess = tracker.cost - limits
     budget = cost_tracking.round_budget(config, excess, calibration, tracker.drift)
     multiplier = state.multiplier
     if config.safety.method == "lagrangian":
@@ -151,7 +152,7 @@ def learn(
         last = jnp.mean(report.info.multiplier[-1], axis=0)
         multiplier = multiplier + 0.2 * (jnp.where(jnp.isfinite(last), last, 0.0) - multiplier)
     metrics["multiplier"] = PerCost(multiplier)
-    return PolicyState(actors, opt, cost_tracking.predict(smooth, tracker, spent), multiplier), metrics
+    return PolicyState(actors, opt, cost_tracking.predict(smooth, tracker, spent, limits), multiplier), metrics
 
 
 def _replaced(actors: Any, kind: Int[Array, ""], new: Any) -> Any:
@@ -200,7 +201,7 @@ def kind_step(
         climb = fisher(direction) + step.damping * direction  # whose natural gradient is the step that is wished for
         gradients = gradients.at[0].set(jnp.where(first, climb, gradients[0]))
         wish = first, direction
-        measured = measured_change(problem, rollout, members.agent, members.share, actors, unravel)
+        measured = measured_change(problem, rollout, members.agent, members.share, actors, theta, unravel)
         costs = members.size * jax.jacrev(measured)(theta)
         gradients = gradients.at[1:].set(_mixed(common, gradients[1:], costs))
 

@@ -33,6 +33,8 @@ KAPPA = 2.0
 ADVANTAGE_ADAM = optax.chain(optax.clip_by_global_norm(10.0), optax.scale_by_adam(eps=1e-5))
 """Without its step size."""
 INNER_MINIBATCHES = 4
+MOST_WEIGHT = 2.0
+"""Truncation of importance weights: a few samples that have become much likelier must not speak for all."""
 
 
 class PolicyBatch(NamedTuple):
@@ -251,15 +253,22 @@ def measured_change(
     agents: Int[Array, "m"],
     share: Float[Array, "m"],
     actors: Any,
+    theta: Float[Array, "D"],
     unravel: Any,
 ) -> Callable[[Float[Array, "D"]], Float[Array, "K"]]:
-    """The mean change of a member's costs as a function of theta, by this round's advantages: E[(ratio - 1) A_k]."""
-    used = jnp.asarray(problem.spec.action.used)
+    """The mean change of a member's costs as a function of theta', from theta on, by this round's advantages:
+    E[w (pi'/pi - 1) A_k] with the truncated importance weights w of what the policies have become since the rollout."""
+    used = jnp.asarray(problem.spec.action.used)[agents[0]]
     own, weight, others = weighted_rows(problem, rollout, agents, share, actors)
-    advantage = (weight * others)[:, None] * jnp.repeat(rollout.advantage[:, 1:], len(agents), axis=0)
+    moved = own.log_ratio(unravel(theta), used, slice(None))
+    now = own._replace(log_prob=own.log_prob + moved)
+    seen = weight * jnp.minimum(jnp.exp(moved) * others, MOST_WEIGHT)
+    advantage = (seen / jnp.maximum(jnp.sum(seen), 1e-8))[:, None] * jnp.repeat(
+        rollout.advantage[:, 1:], len(agents), axis=0
+    )
 
     def change(t: Float[Array, "D"]) -> Float[Array, "K"]:
-        return (own.ratio(unravel(t), used[agents[0]], slice(None)) - 1.0) @ advantage
+        return (jnp.minimum(now.ratio(unravel(t), used, slice(None)), MOST_WEIGHT) - 1.0) @ advantage
 
     return change
 
@@ -270,7 +279,8 @@ def weighted_rows(
     """Rows of samples and members, their weights, which sum to one, and how much likelier what the others did has
     become since."""
     drift = drifts(problem.kinds, jnp.asarray(problem.spec.action.used), rollout, actors)
-    others = jnp.exp(jnp.sum(drift, axis=-1, keepdims=True) - drift[:, agents])  # of everyone but the member itself
+    log_others = jnp.sum(drift, axis=-1, keepdims=True) - drift[:, agents]  # of everyone but the member itself
+    others = jnp.minimum(jnp.exp(log_others), MOST_WEIGHT)
     weight = (rollout.alive[:, agents] * share).reshape(-1)
     weight = weight / jnp.maximum(jnp.sum(weight), 1e-8)
     return RatioRows.of(problem.kinds, rollout, agents), weight, others.reshape(-1)
@@ -295,9 +305,12 @@ class RatioRows(NamedTuple):
 
     def ratio(self, actor: Any, used: Bool[Array, "M P"], pick: Any) -> Float[Array, "H"]:
         """pi_theta / pi_old."""
+        return jnp.exp(self.log_ratio(actor, used, pick))
+
+    def log_ratio(self, actor: Any, used: Bool[Array, "M P"], pick: Any) -> Float[Array, "H"]:
         rows = jax.tree.map(lambda x: x[pick], self)
         dist = actor_apply(actor, rows.obs, rows.base_offset)
-        return jnp.exp(hybrid.log_prob(dist, rows.mode_mask, used, rows.mode, rows.raw) - rows.log_prob)
+        return hybrid.log_prob(dist, rows.mode_mask, used, rows.mode, rows.raw) - rows.log_prob
 
 
 def through_critics(
