@@ -29,13 +29,16 @@ from trident.algos.trident.cost_tracking import UNLIMITED, CostTracker, measure,
 from trident.algos.trident.critics import bodies, residual, shaped
 from trident.algos.trident.problem import Problem, anneal_log_std, temperature
 from trident.algos.trident.surrogate import (
+    MOST_WEIGHT,
     RatioRows,
+    RolloutBatch,
     act_with_noise,
     drifts,
     measured_change,
     pathwise_change,
     pathwise_gradients,
     score,
+    weighted_rows,
 )
 from trident.allowed import checked
 from trident.envs.probes.one_shot import PROBES
@@ -93,7 +96,7 @@ def test_drift_is_what_a_cost_rises_by_beyond_what_was_predicted():
     calibration = None
     for _ in range(80):
         tracker, calibration = measure(0.6, tracker, jnp.array([cost]))
-        tracker = predict(0.6, tracker, fall)
+        tracker = predict(0.6, tracker, fall, jnp.ones(1))
         cost += 0.02
     np.testing.assert_allclose(tracker.drift, 0.02 + 0.01 * calibration, rtol=0.02)
     config = change(TridentConfig(), {"alpha": 0.2, "alpha_back": 0.5})
@@ -122,8 +125,8 @@ def test_costs_follow_what_was_measured_where_their_critics_fail():
         wrong = critic._replace(critics=critic.critics._replace(cost=wrong))
         taken, *_ = rollout_batch(task, state.policy.actors, critic, data.rollout)
         batch, out = policy_batch(task, data, 0, key), {}
-        _, unravel = ravel_pytree(jax.tree.map(lambda x: x[0], state.policy.actors))
-        change = measured_change(task, taken, jnp.zeros(1, jnp.int32), jnp.ones(1), state.policy.actors, unravel)
+        theta, unravel = ravel_pytree(jax.tree.map(lambda x: x[0], state.policy.actors))
+        change = measured_change(task, taken, jnp.zeros(1, jnp.int32), jnp.ones(1), state.policy.actors, theta, unravel)
         for name, which, trust in (("right", critic, 1.0), ("wrong", wrong, 1.0), ("measured", wrong, 0.0)):
             step = first_agents_step(task, which, batch, taken, 1.0, 0.01, jnp.zeros(1), key, trust=trust)
             new, report = step(state.policy.actors, jnp.array([-0.05]))
@@ -135,6 +138,49 @@ def test_costs_follow_what_was_measured_where_their_critics_fail():
     assert out["measured"][0] < 0.0
     assert out["measured"][0] < out["wrong"][0]
     np.testing.assert_allclose(*out["measured"], rtol=1e-4)  # what the line search judges by
+
+
+def test_a_later_pass_measures_its_own_change_by_truncated_weights():
+    """Cost advantages whose best change is known: one mode of two costs 1 more. After a first pass has moved the policy
+    a second one counts from there, and one sample that has become ten thousand times likelier does not outweigh all."""
+    task = Problem(SMALL, PROBES["probe-constrained-modes"]().spec, None)
+    spec, count = task.spec, 64
+    actors = trident.make(task.config, spec, None).init(jax.random.key(0)).policy.actors
+    modes, params = spec.action.num_modes, spec.action.num_params
+    mode, obs = jnp.arange(count)[:, None] % modes, jnp.zeros((count, spec.num_agents, spec.obs_dim))
+    raw = jnp.zeros((count, spec.num_agents, params))
+    mode = jnp.broadcast_to(mode, (count, spec.num_agents))
+    mask, alive = jnp.ones((count, spec.num_agents, modes), bool), jnp.ones((count, spec.num_agents), bool)
+    used = jnp.asarray(spec.action.used)
+    blank = RolloutBatch(obs, mask, alive, mode, raw, jnp.zeros(alive.shape), jnp.zeros((count, task.num_signals)))
+    taken = blank._replace(log_prob=drifts(task.kinds, used, blank, actors))
+    costly = (mode[:, 0] == 0).astype(jnp.float32)
+    taken = taken._replace(advantage=taken.advantage.at[:, 1].set(costly - jnp.mean(costly)))
+    theta, unravel = ravel_pytree(jax.tree.map(lambda x: x[0], actors))
+    agent, one = jnp.zeros(1, jnp.int32), jnp.ones(1)
+    moved = theta + 0.05 * jax.random.normal(jax.random.key(1), theta.shape)
+    there = jax.tree.map(lambda full, new: full.at[0].set(new), actors, unravel(moved))
+    change = measured_change(task, taken, agent, one, there, moved, unravel)
+    np.testing.assert_allclose(change(moved), 0.0, atol=1e-6)
+    further = change(moved + 1e-3)
+    assert jnp.all(jnp.isfinite(further))
+    rare = taken._replace(log_prob=taken.log_prob.at[0].add(-9.2))
+    most = jnp.max(jnp.abs(rare.advantage[:, 1])) * MOST_WEIGHT
+    far = measured_change(task, rare, agent, one, actors, theta, unravel)(moved)
+    assert jnp.abs(far[0]) <= most
+    weights = weighted_rows(task, rare, agent, one, actors)[2]
+    assert jnp.max(weights) <= MOST_WEIGHT
+
+
+def test_a_prediction_is_no_larger_than_what_a_cost_can_do():
+    """A surrogate that has gone wrong by a factor of a thousand in one round is not remembered for fifty."""
+    tracker, limits = cost_tracking.start(1), jnp.array([0.02])
+    for told in (-0.01, -300.0, 500.0, -0.01):
+        tracker, calibration = measure(0.6, tracker, jnp.array([0.05]))
+        tracker = predict(0.6, tracker, jnp.array([told]), limits)
+        assert jnp.abs(tracker.change[0]) <= 0.05 + 1e-6
+        assert jnp.abs(tracker.drift[0]) <= 0.05
+    assert calibration.shape == (1,)
 
 
 def test_budgets_spend_slack_and_give_excess_back():
@@ -238,10 +284,10 @@ def test_training_limits_are_tighter_than_the_declared_ones():
 @pytest.mark.parametrize("smooth", [0.0, 0.6, 0.85])
 def test_calibration_is_measured_against_later_costs(smooth):
     prior = jnp.full(1, 1e-4)
-    tracker = CostTracker(prior, prior, jnp.array([0.5]), jnp.zeros(1), jnp.bool_(True), *jnp.zeros((3, 1)))
-    cost = 0.5
+    tracker = CostTracker(prior, prior, jnp.array([10.0]), jnp.zeros(1), jnp.bool_(True), *jnp.zeros((3, 1)))
+    cost = 10.0
     for _ in range(60):  # every round predicts -0.1 and gets -0.04
-        tracker = predict(smooth, tracker, jnp.array([-0.1]))
+        tracker = predict(smooth, tracker, jnp.array([-0.1]), jnp.ones(1))
         cost -= 0.04
         tracker, calibration = measure(smooth, tracker, jnp.array([cost]))
     np.testing.assert_allclose(calibration, 0.4, rtol=0.02)
