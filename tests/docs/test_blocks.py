@@ -132,7 +132,14 @@ def is_whole(command: str) -> bool:
     return "..." not in command and not re.search(r"\b(ENV|ALGO|SOURCE|NAME|COMMAND|MAP|TABLE)\b", command)
 
 
-WHOLE = [(name(p), c) for p in PAGES for c in commands(p) if is_whole(c)]
+def job_commands(file: Path) -> list[str]:
+    """What a cluster's job file tells `trident`."""
+    text = file.read_text(encoding="utf-8").replace("\\\n", " ").replace("$HEAD", "node:6379")
+    return [f"trident {words}" for words in re.findall(r"""trident"? (bench [^\n"]*(?:"[^"]*"[^\n"]*)*)""", text)]
+
+
+JOBS = [(name(f), c) for f in sorted((ROOT / "examples/cluster").glob("*.[sy]*")) for c in job_commands(f)]
+WHOLE = [(name(p), c) for p in PAGES for c in commands(p) if is_whole(c)] + JOBS
 
 
 @pytest.fixture
@@ -173,6 +180,7 @@ def test_commands_parse(page, command, only_parse, capsys):
 def test_commands_are_found():
     """The expressions above still see the commands."""
     assert len(WHOLE) > 40
+    assert len({file for file, _ in JOBS}) == 3
     assert ("README.md", "trident train uav-mec --limit energy=0.005") in WHOLE
 
 
