@@ -31,8 +31,10 @@ def test_no_caches_are_tracked():
 
 
 def test_nothing_switches_the_debuggers_of_jax_on():
-    """They make every step slower; a public baseline trains with anomaly detection always on."""
+    """They make every step slower; a public baseline trains with anomaly detection always on. An export alone compares
+    a few rows with JAX operation by operation."""
     slow = re.compile(
         r"jax_(debug_nans|debug_infs|disable_jit|enable_checks|check_tracer_leaks)|disable_jit\(|debug_nans\("
     )
-    assert [p for p in (ROOT / "src").rglob("*.py") if slow.search(p.read_text(encoding="utf-8"))] == []
+    found = [p for p in (ROOT / "src").rglob("*.py") if slow.search(p.read_text(encoding="utf-8"))]
+    assert found == [ROOT / "src/trident/export/rounding.py"]

@@ -192,7 +192,7 @@ def test_update_problem_binds_both_constraints():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["bench", "sped"], "there are speed, fingerprint, scenarios, table1"),
+        (["bench", "sped"], "there are speed, fingerprint, devices, scenarios, table1"),
         (["bench", "speed", "--quik"], "did you mean --quick?"),
         (
             ["bench", "speed", "--algos", "hapo"],
@@ -248,7 +248,7 @@ def test_the_closed_forms_work_is_what_a_round_asks_for(physics):
     values, gradients = work["closed form, gradients"]()
     passes = 1 + c.step.updates  # the first is on advantages
     assert values.shape == (passes, c.step.policy_batch, 3, 3)
-    assert gradients.shape == (passes, 3, c.step.policy_batch, 3, 3)
+    assert gradients.shape == (passes, 4, c.step.policy_batch, 3, 3)  # speed, two of direction, ratio
     assert np.isfinite(gradients).all()
     assert work["closed form, next actions"]().next_step.shape == (1, c.critic.minibatches * c.critic.batch, 3)
 

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import tyro
 
-from trident.allowed import Name, Range, Seed
+from trident.allowed import Name, Names, Range, Seed
 from trident.cli.options import parse
 from trident.closed_form.constants import Constant, Fit, Seen, fit_constants
 from trident.envs.random_policy import choose
@@ -40,7 +40,7 @@ MOST_SHOWN = 12
 class FitPhysicsOptions:
     env: tyro.conf.Positional[Annotated[Name, tyro.conf.arg(metavar="ENV")]]
     """Environment, or where to import one from."""
-    constants: Annotated[tuple[Name, ...], tyro.conf.arg(metavar="NAME ...")] = ()
+    constants: Annotated[Names, tyro.conf.arg(metavar="NAME ...")] = ()
     """Those to estimate; the others keep their values. All of them if left out."""
     episodes: Annotated[int, Range(2, 10**5)] = 32
     """Episodes to learn from."""
