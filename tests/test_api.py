@@ -130,6 +130,19 @@ def test_act_says_what_is_wrong(run, arguments, message):
         run.act(**arguments)
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"config": {1: 2}}, "unknown config field 1 of tiny"),
+        ({"env_arg": np.array([1, 2])}, "--env-arg must be a mapping"),
+    ],
+)
+def test_what_is_no_mapping_of_names_is_one_line(given, message):
+    """Regression: a TypeError of difflib, and a ValueError of NumPy."""
+    with pytest.raises(TridentError, match=message):
+        trident.train("tiny", "tiny", **given)
+
+
 def test_one_agent_acts_on_its_own_observation(run):
     obs = np.random.default_rng(0).uniform(-1, 1, (2, 3)).astype(np.float32)
     team = run.act(obs)

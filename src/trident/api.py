@@ -74,7 +74,7 @@ def train(
         "env_arg": _mapping("env_args", env_args),
     }
     options = replace(Settings(), **{k: v for k, v in given.items() if v is not None}, **settings)
-    if options.env_arg and not isinstance(env, str):
+    if isinstance(options.env_arg, Mapping) and options.env_arg and not isinstance(env, str):
         raise TridentError("env_args are for an environment that is made by its name, not for one that is there")
     _check_place(out, progress)
     name = add_algorithm(algo) if isinstance(algo, Preset) else default_algorithm() if algo is None else algo

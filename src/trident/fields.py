@@ -53,7 +53,7 @@ def check_name(kind: str, name: str, known: Iterable[str], owner: str) -> None:
     known = list(known)
     if name in known:
         return
-    near = difflib.get_close_matches(name, known, n=1)
+    near = difflib.get_close_matches(str(name), known, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known) or 'none'}"
     raise TridentError(f"unknown {kind} {name!r} of {owner}: {hint}")
 

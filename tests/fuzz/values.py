@@ -86,7 +86,8 @@ def disagreement(setup: Setup, given: dict[str, Any]) -> str | None:
         source = taken if name.startswith("algo.") else vars(setup.settings)
         found = source.get(name.removeprefix("algo.").replace("-", "_"))
         forced = name == "shielded" and needs_shield(setup.algorithm.name)
-        if not forced and not agree(value, found):
+        usual = value is None and name in ("episodes", "seeds")  # left to its default
+        if not forced and not usual and not agree(value, found):
             return f"{name} {value!r} became {found!r}"
         if isinstance(found, int | float) and not (math.isfinite(found) and abs(found) <= LARGEST):
             return f"{name} is {found!r}"
