@@ -141,35 +141,56 @@ def test_costs_follow_what_was_measured_where_their_critics_fail():
 
 
 def test_a_later_pass_measures_its_own_change_by_truncated_weights():
-    """Cost advantages whose best change is known: one mode of two costs 1 more. After a first pass has moved the policy
-    a second one counts from there, and one sample that has become ten thousand times likelier does not outweigh all."""
-    task = Problem(SMALL, PROBES["probe-constrained-modes"]().spec, None)
-    spec, count = task.spec, 64
+    """Against the same sums in NumPy: a pass counts from where it begins, and neither a sample that has become ten
+    thousand times likelier nor one whose own ratio is large weighs more than twice its share."""
+    spec, count = PROBES["probe-constrained-modes"]().spec, 64
+    task = Problem(SMALL, spec, None)
+    first = trident.make(task.config, spec, None).init(jax.random.key(0)).policy.actors
+    theta, unravel = ravel_pytree(jax.tree.map(lambda x: x[0], first))
+    used, agent, one = jnp.asarray(spec.action.used), jnp.zeros(1, jnp.int32), jnp.ones(1)
+    blank = blank_rollout(task, count)
+
+    def actors_at(t):
+        return jax.tree.map(lambda full, new: full.at[0].set(new), first, unravel(t))
+
+    def log_prob(t):
+        return np.asarray(drifts(task.kinds, used, blank, actors_at(t)), np.float64)[:, 0]
+
+    here, there = (theta + 0.5 * jax.random.normal(jax.random.key(k), theta.shape) for k in (1, 2))
+    drawn = log_prob(theta)
+    drawn[0] -= 9.2
+    cost = np.where(np.asarray(blank.mode)[:, 0] == 0, 1.0, -0.5) + 0.01 * np.arange(count)
+    taken = blank._replace(log_prob=jnp.asarray(drawn[:, None], jnp.float32))
+    taken = taken._replace(advantage=taken.advantage.at[:, 1].set(cost))
+    change = measured_change(task, taken, agent, one, actors_at(here), here, unravel)
+    np.testing.assert_allclose(change(here), 0.0, atol=1e-6)
+    weight, ratio = np.exp(log_prob(here) - drawn), np.exp(log_prob(there) - log_prob(here))
+    assert weight.max() > 100.0
+    assert ratio.max() > 2.0
+    weight = np.minimum(weight, 2.0)
+    expected = (weight / weight.sum() * (np.minimum(ratio, 2.0) - 1.0)) @ cost
+    np.testing.assert_allclose(change(there)[0], expected, rtol=1e-3, atol=1e-5)
+
+
+def test_what_others_have_become_is_truncated():
+    spec = PROBES["probe-team"]().spec
+    task = Problem(SMALL, spec, None)
     actors = trident.make(task.config, spec, None).init(jax.random.key(0)).policy.actors
-    modes, params = spec.action.num_modes, spec.action.num_params
-    mode, obs = jnp.arange(count)[:, None] % modes, jnp.zeros((count, spec.num_agents, spec.obs_dim))
-    raw = jnp.zeros((count, spec.num_agents, params))
-    mode = jnp.broadcast_to(mode, (count, spec.num_agents))
-    mask, alive = jnp.ones((count, spec.num_agents, modes), bool), jnp.ones((count, spec.num_agents), bool)
-    used = jnp.asarray(spec.action.used)
-    blank = RolloutBatch(obs, mask, alive, mode, raw, jnp.zeros(alive.shape), jnp.zeros((count, task.num_signals)))
-    taken = blank._replace(log_prob=drifts(task.kinds, used, blank, actors))
-    costly = (mode[:, 0] == 0).astype(jnp.float32)
-    taken = taken._replace(advantage=taken.advantage.at[:, 1].set(costly - jnp.mean(costly)))
-    theta, unravel = ravel_pytree(jax.tree.map(lambda x: x[0], actors))
-    agent, one = jnp.zeros(1, jnp.int32), jnp.ones(1)
-    moved = theta + 0.05 * jax.random.normal(jax.random.key(1), theta.shape)
-    there = jax.tree.map(lambda full, new: full.at[0].set(new), actors, unravel(moved))
-    change = measured_change(task, taken, agent, one, there, moved, unravel)
-    np.testing.assert_allclose(change(moved), 0.0, atol=1e-6)
-    further = change(moved + 1e-3)
-    assert jnp.all(jnp.isfinite(further))
-    rare = taken._replace(log_prob=taken.log_prob.at[0].add(-9.2))
-    most = jnp.max(jnp.abs(rare.advantage[:, 1])) * MOST_WEIGHT
-    far = measured_change(task, rare, agent, one, actors, theta, unravel)(moved)
-    assert jnp.abs(far[0]) <= most
-    weights = weighted_rows(task, rare, agent, one, actors)[2]
-    assert jnp.max(weights) <= MOST_WEIGHT
+    taken = blank_rollout(task, 8)
+    taken = taken._replace(log_prob=drifts(task.kinds, jnp.asarray(spec.action.used), taken, actors))
+    rare = taken._replace(log_prob=taken.log_prob.at[0, 1].add(-9.2))
+    others = weighted_rows(task, rare, jnp.zeros(1, jnp.int32), jnp.ones(1), actors)[2]
+    np.testing.assert_allclose(others, [MOST_WEIGHT, *np.ones(7)], rtol=1e-4)
+
+
+def blank_rollout(task, count):
+    """Modes in turn, parameters at zero, log-probabilities and advantages at zero."""
+    spec = task.spec
+    team, modes = (count, spec.num_agents), spec.action.num_modes
+    mode = jnp.broadcast_to(jnp.arange(count)[:, None] % modes, team)
+    raw, obs = jnp.zeros((*team, spec.action.num_params)), jnp.zeros((*team, spec.obs_dim))
+    mask, alive, zero = jnp.ones((*team, modes), bool), jnp.ones(team, bool), jnp.zeros(team)
+    return RolloutBatch(obs, mask, alive, mode, raw, zero, jnp.zeros((count, task.num_signals)))
 
 
 def test_a_prediction_is_no_larger_than_what_a_cost_can_do():
