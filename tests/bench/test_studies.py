@@ -86,13 +86,13 @@ def test_the_closed_form_may_weigh_energy_otherwise_while_the_reward_stays():
     assert valued[1] == valued[2] != valued[0]
 
 
-def test_growth_is_the_slope_of_the_logarithms_and_changes_are_relative():
+def test_growth_is_the_exponent_by_least_squares_and_changes_are_relative():
     sizes, means = [4, 8, 16, 32], [1.4, 2.7, 5.9, 12.4]
-    slope = np.polyfit(np.log(sizes), np.log(means), 1)[0]
+    exponent = np.polyfit(np.log(sizes), np.log(means), 1)[0]
     e = growth(sizes, [[0.9 * m, 1.1 * m] for m in means])
-    np.testing.assert_allclose(e.value, slope)
-    assert e.low < slope < e.high
-    np.testing.assert_allclose(scalability.paper_exponent("trident", 1), slope)
+    np.testing.assert_allclose(e.value, exponent)
+    assert e.low < exponent < e.high
+    np.testing.assert_allclose(scalability.paper_exponent("trident", 1), exponent)
     np.testing.assert_allclose(relative_change([-5.5], [-5.0]), [-0.1] * 3)
 
 

@@ -16,7 +16,7 @@ from trident.report.palette import FILL, INK, LIMIT, QUIET, agent_colour, agent_
 from trident.report.scene import Area, Disc, Dot, Key, Label, Line, Mark, Plane, Raster, Scene, rectangle
 
 IMPORTANCE = ("#FFFFEF", "#FFF9CF", "#FFF1B4", "#FEE597", "#FED676", "#FEC05A", "#FEA940", "#F98F2F", "#EE7520")
-"""From nothing to the most in any place."""
+"""From zero to the most in any place."""
 NIGHT = ("#1B1A17", "#2A2418", "#3A2E1A", "#4B381B", "#5C431D", "#6D4D1F", "#7E5820", "#8F6222", "#A06C24")
 OBSTACLE = "#B8C0C8"
 TRAIL = 60
